@@ -1,0 +1,22 @@
+//! Types and rules. Everything here is a plain function over plain values: no I/O, no async, no
+//! clock. What comes from a stranger is parsed once into a typed value and is never text again.
+
+pub mod event;
+pub mod filter;
+pub mod id;
+pub mod json;
+pub mod kind;
+pub mod maintainers;
+pub mod nip09;
+pub mod nip34;
+pub mod policy;
+pub mod service;
+pub mod terms;
+pub mod time;
+
+pub use event::{Event, Tag, VerifiedEvent};
+pub use filter::Filter;
+pub use id::{Coordinate, EventId, Identifier, Oid, PubKey, RefName, RepoId};
+pub use kind::Kind;
+pub use service::Service;
+pub use time::{Time, Timestamp};

@@ -1,0 +1,124 @@
+//! What a rule answers, and how that is put to whoever sent the event.
+
+use super::Reason;
+use crate::id::{Oid, RepoId};
+use std::fmt;
+
+/// The literal sentence GRASP-01 gives for held events; clients may show it.
+pub const PURGATORY: &str = "purgatory: won't be served until git data arrives";
+pub const DEFERRED: &str = "purgatory: nothing by this author is here yet; the request is kept and \
+     takes effect when something arrives";
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Store and serve.
+    Accept,
+    /// Show to live subscribers, do not store.
+    PassOn,
+    /// Keep aside, unserved, until the need is met; then judge again.
+    Hold(Needs),
+    /// The owner no longer wants the repository here: stop serving it at once.
+    Withdraw(Withdrawal),
+    /// A request to forget by someone nothing is known of: keep aside and judge again when
+    /// something of theirs arrives.
+    Defer,
+    Reject(Reason),
+}
+
+/// What a held event waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing is named while an announcement waits for its first data.
+    GitData { missing: Vec<Oid> },
+    /// It names something that is no object or no ref. Never hunted, never shown to git.
+    Unsatisfiable,
+    /// This repository is not served yet.
+    Repository(RepoId),
+    /// What it refers to is not served yet.
+    Anchor,
+}
+
+impl fmt::Display for Needs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::GitData { missing } if missing.is_empty() => f.write_str("waits for git data"),
+            Self::GitData { missing } => write!(f, "waits for {} git objects", missing.len()),
+            Self::Unsatisfiable => {
+                f.write_str("names an object or a ref that git cannot have, so it waits in vain")
+            }
+            Self::Repository(repo) => write!(f, "waits until {repo} is served"),
+            Self::Anchor => f.write_str("waits until what it refers to is served"),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Withdrawal {
+    pub repo: RepoId,
+    pub remains: Remains,
+}
+
+/// What becomes of the announcement that withdraws a repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remains {
+    /// Another repository's owner invites its author, so it is served for membership.
+    Served,
+    /// The same, but that repository is itself still held.
+    Held(Needs),
+    /// Kept aside and not served, so that nobody can bring back an older version.
+    Aside(Reason),
+}
+
+/// The OK message, without the event id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    pub ok: bool,
+    pub text: String,
+}
+
+impl Verdict {
+    pub fn answer(&self) -> Answer {
+        match self {
+            Self::Accept | Self::PassOn => Answer { ok: true, text: String::new() },
+            Self::Hold(needs) => Answer { ok: true, text: held(needs) },
+            Self::Withdraw(withdrawal) => withdrawal.answer(),
+            Self::Defer => Answer { ok: true, text: DEFERRED.to_owned() },
+            Self::Reject(reason) => Answer { ok: reason.is_ok(), text: reason.to_string() },
+        }
+    }
+
+    /// For metrics; stable.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Accept => "accepted",
+            Self::PassOn => "passed-on",
+            Self::Hold(Needs::GitData { .. }) => "held-git-data",
+            Self::Hold(Needs::Unsatisfiable) => "held-unsatisfiable",
+            Self::Hold(Needs::Repository(_)) => "held-repository",
+            Self::Hold(Needs::Anchor) => "held-anchor",
+            Self::Withdraw(_) => "withdrawn",
+            Self::Defer => "deferred",
+            Self::Reject(reason) => reason.code(),
+        }
+    }
+}
+
+impl Withdrawal {
+    fn answer(&self) -> Answer {
+        match &self.remains {
+            Remains::Served => Answer { ok: true, text: String::new() },
+            Remains::Held(needs) => Answer { ok: true, text: held(needs) },
+            Remains::Aside(why) => Answer {
+                ok: false,
+                text: format!("{why}; the repository is no longer served here"),
+            },
+        }
+    }
+}
+
+fn held(needs: &Needs) -> String {
+    match needs {
+        Needs::GitData { .. } => PURGATORY.to_owned(),
+        other => format!("purgatory: won't be served yet; it {other}"),
+    }
+}

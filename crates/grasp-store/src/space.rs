@@ -1,0 +1,79 @@
+//! A space is a complete, separate set of events with its own indexes. Clients see one of them;
+//! the others keep events that are not to be served.
+
+use crate::Result;
+use heed::types::Bytes;
+use heed::{Database, Env, RwTxn, WithoutTls};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Space {
+    /// What clients and peers see.
+    Served,
+    /// Accepted, but waiting for something: durable, unseen.
+    Held,
+    /// Not accepted for want of a dependency; judged again when it appears.
+    Aside,
+}
+
+impl Space {
+    pub const ALL: [Space; 3] = [Space::Served, Space::Held, Space::Aside];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Space::Served => "served",
+            Space::Held => "held",
+            Space::Aside => "aside",
+        }
+    }
+}
+
+pub(crate) type Table = Database<Bytes, Bytes>;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SpaceTables {
+    /// serial -> record
+    pub(crate) events: Table,
+    /// id -> serial
+    pub(crate) ids: Table,
+    /// list + position -> entry
+    pub(crate) index: Table,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tables {
+    spaces: [SpaceTables; 3],
+    pub(crate) tombstones: Table,
+    /// Small numbers: format, last serial, counts and bytes per space.
+    pub(crate) meta: Table,
+}
+
+impl Tables {
+    pub(crate) const COUNT: u32 = 11;
+
+    pub(crate) fn create(env: &Env<WithoutTls>, txn: &mut RwTxn<'_>) -> Result<Self> {
+        let mut table = |name: &str| env.create_database::<Bytes, Bytes>(txn, Some(name));
+        let mut space = |space: Space| -> heed::Result<SpaceTables> {
+            let name = space.name();
+            Ok(SpaceTables {
+                events: table(&format!("{name}-events"))?,
+                ids: table(&format!("{name}-ids"))?,
+                index: table(&format!("{name}-index"))?,
+            })
+        };
+        let spaces = [space(Space::Served)?, space(Space::Held)?, space(Space::Aside)?];
+        Ok(Self { spaces, tombstones: table("tombstones")?, meta: table("meta")? })
+    }
+
+    pub(crate) fn of(&self, space: Space) -> &SpaceTables {
+        match space {
+            Space::Served => &self.spaces[0],
+            Space::Held => &self.spaces[1],
+            Space::Aside => &self.spaces[2],
+        }
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Table> {
+        let spaces = self.spaces.iter().flat_map(|s| [&s.events, &s.ids, &s.index]);
+        spaces.chain([&self.tombstones, &self.meta])
+    }
+}

@@ -1,0 +1,178 @@
+//! Reading, the same inside and outside of a write transaction.
+
+use crate::keys::{Entry, List, Position, expiry_of, kind_after_author};
+use crate::query::{self, Budget, Cursor, Hit, Progress};
+use crate::record::{Record, StoredEvent};
+use crate::space::{Space, Tables};
+use crate::tombstones;
+use crate::{Result, Snapshot, StoreError};
+use grasp_core::policy::Erased;
+use grasp_core::terms::Term;
+use grasp_core::{Coordinate, Event, EventId, Kind, PubKey, Timestamp};
+use heed::RoTxn;
+
+pub(crate) const LAST_SERIAL: &[u8] = b"last-serial";
+
+pub(crate) fn kind_count_key(space: Space, kind: Kind) -> Vec<u8> {
+    [b"kind/", space.name().as_bytes(), b"/", &kind.0.to_be_bytes()].concat()
+}
+
+pub(crate) fn bytes_key(space: Space) -> Vec<u8> {
+    [b"bytes/", space.name().as_bytes()].concat()
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct View<'t> {
+    pub(crate) txn: &'t RoTxn<'t>,
+    pub(crate) tables: &'t Tables,
+}
+
+impl<'t> View<'t> {
+    pub(crate) fn number(&self, key: &[u8]) -> Result<u64> {
+        let bytes = self.tables.meta.get(self.txn, key)?;
+        Ok(bytes.and_then(|b| b.try_into().ok()).map_or(0, u64::from_be_bytes))
+    }
+
+    pub(crate) fn serial_of(&self, space: Space, id: &EventId) -> Result<Option<u64>> {
+        let bytes = self.tables.of(space).ids.get(self.txn, id.as_bytes())?;
+        Ok(bytes.and_then(|b| b.try_into().ok()).map(u64::from_be_bytes))
+    }
+
+    pub(crate) fn record(&self, space: Space, serial: u64) -> Result<Record<'t>> {
+        let bytes = self.tables.of(space).events.get(self.txn, &serial.to_be_bytes())?;
+        Record::parse(bytes.ok_or(StoreError::Damaged("an index names a missing record"))?)
+    }
+
+    /// Entries of one list, in order of answers.
+    pub(crate) fn list(
+        &self,
+        space: Space,
+        list: &List,
+    ) -> Result<impl Iterator<Item = Result<(Position, Entry)>> + use<'t>> {
+        let rows = self.tables.of(space).index.prefix_iter(self.txn, list.as_bytes())?;
+        Ok(rows
+            .map(|row| row.map_err(StoreError::from).and_then(|(key, value)| read_row(key, value))))
+    }
+
+    fn first_events(&self, space: Space, list: &List, max: usize) -> Result<Vec<StoredEvent>> {
+        let rows = self.list(space, list)?.take(max);
+        rows.map(|row| row.and_then(|(_, entry)| self.event(space, entry.serial))).collect()
+    }
+
+    /// The kinds an author has written, found by skipping from one to the next.
+    pub(crate) fn kinds_of(&self, space: Space, author: &PubKey) -> Result<Vec<Kind>> {
+        let table = &self.tables.of(space).index;
+        let prefix = List::author(author);
+        let mut kinds = Vec::new();
+        let mut from = Some(Kind(0));
+        while let Some(kind) = from {
+            let key = List::author_kind(author, kind);
+            let found = table.get_greater_than_or_equal_to(self.txn, key.as_bytes())?;
+            let own = found.map(|(key, _)| key).filter(|key| key.starts_with(prefix.as_bytes()));
+            let kind = own.and_then(kind_after_author);
+            kinds.extend(kind);
+            from = kind.and_then(|kind| kind.0.checked_add(1)).map(Kind);
+        }
+        Ok(kinds)
+    }
+
+    pub(crate) fn event(&self, space: Space, serial: u64) -> Result<StoredEvent> {
+        self.record(space, serial)?.to_event(serial)
+    }
+}
+
+pub(crate) fn read_row(key: &[u8], value: &[u8]) -> Result<(Position, Entry)> {
+    let position = Position::at_end_of(key);
+    position.zip(Entry::from_bytes(value)).ok_or(StoreError::Damaged("unreadable index entry"))
+}
+
+/// Whoever can show a view can answer every question of a snapshot.
+pub(crate) trait Viewed {
+    fn view(&self) -> View<'_>;
+}
+
+impl<T: Viewed> Snapshot for T {
+    fn contains(&self, space: Space, id: &EventId) -> Result<bool> {
+        Ok(self.view().serial_of(space, id)?.is_some())
+    }
+
+    fn get(&self, space: Space, id: &EventId) -> Result<Option<StoredEvent>> {
+        let view = self.view();
+        view.serial_of(space, id)?.map(|serial| view.event(space, serial)).transpose()
+    }
+
+    fn current(&self, space: Space, of: &Coordinate) -> Result<Option<StoredEvent>> {
+        Ok(self.newest(space, &Term::coordinate(of), 1)?.pop())
+    }
+
+    fn newest(&self, space: Space, term: &Term, count_max: usize) -> Result<Vec<StoredEvent>> {
+        self.view().first_events(space, &List::term(term), count_max)
+    }
+
+    fn has_term(&self, space: Space, term: &Term) -> Result<bool> {
+        self.view().list(space, &List::term(term))?.next().transpose().map(|row| row.is_some())
+    }
+
+    fn kinds_of(&self, space: Space, author: &PubKey) -> Result<Vec<Kind>> {
+        self.view().kinds_of(space, author)
+    }
+
+    fn by_author(
+        &self,
+        space: Space,
+        author: &PubKey,
+        count_max: usize,
+    ) -> Result<Vec<StoredEvent>> {
+        self.view().first_events(space, &List::author(author), count_max)
+    }
+
+    fn erased(&self, event: &Event) -> Result<Erased> {
+        let view = self.view();
+        tombstones::erased(&view.tables.tombstones, view.txn, event)
+    }
+
+    fn burials_by(&self, author: &PubKey, count_max: usize) -> Result<usize> {
+        let view = self.view();
+        tombstones::burials_by(&view.tables.tombstones, view.txn, author, count_max)
+    }
+
+    fn events_in(&self, space: Space) -> Result<u64> {
+        let view = self.view();
+        Ok(view.tables.of(space).ids.len(view.txn)?)
+    }
+
+    fn bytes_in(&self, space: Space) -> Result<u64> {
+        self.view().number(&bytes_key(space))
+    }
+
+    fn events_of_kind(&self, space: Space, kind: Kind) -> Result<u64> {
+        self.view().number(&kind_count_key(space, kind))
+    }
+
+    fn last_serial(&self) -> Result<u64> {
+        self.view().number(LAST_SERIAL)
+    }
+
+    fn needs_sweep(&self, now: Timestamp) -> Result<bool> {
+        let view = self.view();
+        for space in Space::ALL {
+            let index = &view.tables.of(space).index;
+            let row =
+                index.prefix_iter(view.txn, List::expiries().as_bytes())?.next().transpose()?;
+            if row.and_then(|(key, _)| expiry_of(key)).is_some_and(|at| at <= now) {
+                return Ok(true);
+            }
+        }
+        Ok(tombstones::vanishing(&view.tables.tombstones, view.txn)?.is_some())
+    }
+
+    fn advance(
+        &self,
+        space: Space,
+        cursor: &mut Cursor,
+        budget: &mut Budget,
+        sink: &mut dyn FnMut(Hit<'_>),
+    ) -> Result<Progress> {
+        query::advance(self.view(), space, cursor, budget, sink)
+    }
+}

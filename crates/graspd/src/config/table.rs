@@ -1,0 +1,285 @@
+//! The table: every setting there is, once. Flags, variables, file keys, help, `config print`,
+//! `docs/configuration.md` and the checks are all read from it; the sentence above a row is its
+//! documentation. A row marked `Built` must be read by `Config::build`, which a test checks.
+
+use super::setting::Fallback::{Is, Unset};
+use super::setting::Part::{Built, Ignored, NotBuilt};
+use super::setting::Topic::{
+    Connections, Messages, Modes, Negentropy, Policy, Removal, Running, Service, Storage, Sync,
+};
+use super::setting::{Form, Part, Setting, Unit, ascii, shortened};
+
+const SYNC: Part = NotBuilt("proactive sync");
+const ARCHIVE: Part = NotBuilt("archive mode (GRASP-05)");
+const PRIVATE: Part = NotBuilt("private mode (GRASP-08)");
+const HOLDING: Part = NotBuilt("keeping removed repositories aside");
+const RETENTION: Part = NotBuilt("retention of deletion requests");
+
+const U32_MAX: u64 = u32::MAX as u64;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const DAY_SECS: u64 = 86_400;
+
+const fn number(unit: Unit, min: u64, max: u64) -> Form {
+    Form::Number { unit, min, max }
+}
+const fn count(min: u64, max: u64) -> Form {
+    number(Unit::Count, min, max)
+}
+const fn bytes(min: u64, max: u64) -> Form {
+    number(Unit::Bytes, min, max)
+}
+const fn secs(min: u64, max: u64) -> Form {
+    number(Unit::Secs, min, max)
+}
+
+macro_rules! settings {
+    ($($(#[doc = $sentence:literal])+ $name:ident: $form:expr, $default:expr, $topic:expr, $part:expr;)+) => {
+        $(
+            $(#[doc = $sentence])+
+            pub static $name: Setting = {
+                const NAME: &str = stringify!($name);
+                const LEN: usize = NAME.len() - "NGIT_".len();
+                const KEY: [u8; LEN] = shortened(NAME, b'_');
+                const FLAG: [u8; LEN] = shortened(NAME, b'-');
+                Setting {
+                    name: NAME,
+                    key: ascii(&KEY),
+                    flag: ascii(&FLAG),
+                    form: $form,
+                    default: $default,
+                    topic: $topic,
+                    part: $part,
+                    documentation: concat!($($sentence),+),
+                }
+            };
+        )+
+        pub static SETTINGS: &[&Setting] = &[$(&$name),+];
+    };
+}
+
+settings! {
+    /// Public `host[:port]` of this server, without scheme and path; announcements must name it.
+    NGIT_DOMAIN: Form::Authority, Unset("the bind address"), Service, Built;
+    /// Other `host[:port]` names that also mean this server.
+    NGIT_DOMAIN_ALIASES: Form::Authorities, Is(""), Service, Built;
+    /// Public path everything is mounted under; a trailing slash makes no difference.
+    NGIT_BASE_PATH: Form::BasePath, Is("/"), Service, Built;
+    /// Address and port to listen on.
+    NGIT_BIND_ADDRESS: Form::Socket, Is("127.0.0.1:7334"), Service, Built;
+    /// Networks of proxies whose `X-Forwarded-For`, `Forwarded` and `X-Real-IP` headers (in that
+    /// order) are believed. While it is empty, peers on loopback have no per-address budget.
+    NGIT_TRUSTED_PROXY_CIDRS: Form::Networks, Is(""), Service, Built;
+    /// Secret key of the relay owner (`nsec` or hex); a systemd credential `relay_owner_nsec` goes
+    /// before it. Only from the environment or `.env`, and never printed.
+    NGIT_RELAY_OWNER_NSEC: Form::Secret, Unset("the key file in the relay data directory, created on the first run"), Service, Built;
+    /// Name shown in the relay information document.
+    NGIT_RELAY_NAME: Form::Text, Unset("`<domain> grasp relay`"), Service, Built;
+    /// Description shown in the relay information document.
+    NGIT_RELAY_DESCRIPTION: Form::Text, Is("Git Nostr Relay - a grasp implementation"), Service, Built;
+
+    /// Directory of the git repositories.
+    NGIT_GIT_DATA_PATH: Form::Path, Is("./data/git"), Storage, Built;
+    /// Directory of the event store and of the owner's key file.
+    NGIT_RELAY_DATA_PATH: Form::Path, Is("./data/relay"), Storage, Built;
+    /// `lmdb` keeps events in the relay data directory, `memory` in a temporary one that is gone at
+    /// the end.
+    NGIT_DATABASE_BACKEND: Form::Choice(&["lmdb", "memory"]), Is("lmdb"), Storage, Built;
+    /// Disk space for events; at 95 % of it new events are refused while deletions still work.
+    NGIT_RELAY_DISK_BUDGET_BYTES: bytes(16 * MIB, 16_384 * GIB), Is("10737418240"), Storage, Built;
+    /// Repositories the start-up checks look at; empty means all.
+    NGIT_STARTUP_INTEGRITY_IDENTIFIERS: Form::Identifiers, Is(""), Storage, NotBuilt("the start-up integrity checks");
+
+    /// If not empty, only announcements matching an entry (`npub`, `npub/identifier` or
+    /// `identifier`) are accepted. A malformed entry stops the start.
+    NGIT_REPOSITORY_WHITELIST: Form::Repositories, Is(""), Policy, Built;
+    /// Announcements matching an entry are refused, and stored ones are no longer served. A
+    /// malformed entry stops the start.
+    NGIT_REPOSITORY_BLACKLIST: Form::Repositories, Is(""), Policy, Built;
+    /// Authors none of whose events are accepted.
+    NGIT_EVENT_BLACKLIST: Form::Keys, Is(""), Policy, Built;
+    /// Who counts as a maintainer: `confirmed` needs both sides to say so, `listed` trusts the
+    /// owner's list alone.
+    NGIT_MAINTAINER_RULE: Form::Choice(&["confirmed", "listed"]), Is("confirmed"), Policy, Built;
+    /// Store deletion and vanish requests but do not act on them.
+    NGIT_DELETION_REQUEST_DISRESPECTOR: Form::Switch, Is("false"), Policy, Built;
+    /// How far ahead of our clock an event may be dated.
+    NGIT_RELAY_MAX_FUTURE_SECS: secs(0, 3_650 * DAY_SECS), Is("900"), Policy, Built;
+    /// Events that wait for something and are not served yet; at the limit newcomers are refused.
+    NGIT_RELAY_MAX_HELD_EVENTS: count(1, u64::MAX), Is("50000"), Policy, Built;
+    /// Their size in all.
+    NGIT_RELAY_MAX_HELD_BYTES: bytes(MIB, u64::MAX), Is("67108864"), Policy, Built;
+    /// Deletion requests kept aside because their author has nothing here yet.
+    NGIT_RELAY_MAX_ASIDE_EVENTS: count(0, u64::MAX), Is("10000"), Policy, Built;
+    /// Their size in all.
+    NGIT_RELAY_MAX_ASIDE_BYTES: bytes(0, u64::MAX), Is("16777216"), Policy, Built;
+    /// Deleted events and coordinates remembered for one author.
+    NGIT_RELAY_MAX_AUTHOR_TOMBSTONES: count(1, u64::MAX), Is("10000"), Policy, Built;
+    /// User GRASP lists (kind 10317) kept in all, since anybody may publish one.
+    NGIT_RELAY_MAX_GRASP_LISTS: count(0, u64::MAX), Is("100000"), Policy, Built;
+
+    /// Largest event, as JSON.
+    NGIT_RELAY_MAX_EVENT_SIZE_BYTES: bytes(1, 5 * MIB), Is("262144"), Messages, Built;
+    /// Tags of one event.
+    NGIT_RELAY_MAX_EVENT_TAGS: count(1, 1_000_000), Is("5000"), Messages, Built;
+    /// Largest WebSocket message and frame; nothing else bounds the values of a filter.
+    NGIT_RELAY_MAX_MESSAGE_BYTES: bytes(1_024, 64 * MIB), Is("1048576"), Messages, Built;
+    /// Open subscriptions of one connection.
+    NGIT_RELAY_MAX_SUBSCRIPTIONS: count(1, 1_000_000), Is("500"), Messages, Built;
+    /// Filters of one REQ or COUNT.
+    NGIT_RELAY_MAX_FILTERS: count(1, 256), Is("20"), Messages, Built;
+    /// Memory for the filters of one connection's open subscriptions.
+    NGIT_RELAY_MAX_CONNECTION_FILTERS_BYTES: bytes(1_024, u64::MAX), Is("5242880"), Messages, Built;
+    /// Memory for the filters of all connections of one address.
+    NGIT_RELAY_MAX_IP_FILTERS_BYTES: bytes(1_024, u64::MAX), Is("16777216"), Messages, Built;
+    /// Length of a subscription id.
+    NGIT_RELAY_MAX_SUBID_CHARS: count(1, 256), Is("64"), Messages, Built;
+    /// Events of one stored answer: the largest `limit`, and the one used when a filter has none.
+    NGIT_RELAY_FILTER_LIMIT: count(1, 1_000_000), Is("5000"), Messages, Built;
+    /// Time for one query; a query cut short ends with CLOSED, never with EOSE.
+    NGIT_RELAY_QUERY_BUDGET_MS: number(Unit::Millis, 1, 600_000), Is("2000"), Messages, Built;
+    /// Answers waiting for one slow reader; live events beyond it are skipped and the reader is told.
+    NGIT_RELAY_MAX_OUTBOX_BYTES: bytes(64 * 1_024, GIB), Is("4194304"), Messages, Built;
+    /// Keys one connection may authenticate as.
+    NGIT_RELAY_MAX_AUTH_KEYS: count(1, 1_000), Is("16"), Messages, Built;
+    /// How far from our clock an authentication may be dated.
+    NGIT_RELAY_MAX_AUTH_SKEW_SECS: secs(1, DAY_SECS), Is("600"), Messages, Built;
+    /// Threads that check signatures; 0 means one per core.
+    NGIT_RELAY_VERIFY_THREADS: count(0, 1_024), Is("0"), Messages, Built;
+
+    /// Reconciliations one connection may have open.
+    NGIT_RELAY_MAX_NEG_SESSIONS: count(1, 10_000), Is("10"), Negentropy, Built;
+    /// Events one reconciliation may cover.
+    NGIT_RELAY_MAX_NEG_ITEMS: count(1, u64::MAX), Is("1000000"), Negentropy, Built;
+    /// Events all open reconciliations may cover together.
+    NGIT_RELAY_MAX_NEG_TOTAL_ITEMS: count(1, u64::MAX), Is("4000000"), Negentropy, Built;
+    /// Largest reconciliation message we send.
+    NGIT_RELAY_MAX_NEG_FRAME_BYTES: bytes(4_096, 16 * MIB), Is("60000"), Negentropy, Built;
+    /// Messages one reconciliation may take.
+    NGIT_RELAY_MAX_NEG_ROUNDS: count(1, 1_000_000), Is("64"), Negentropy, Built;
+
+    /// WebSocket connections in all.
+    NGIT_MAX_CONNECTIONS: count(1, u64::MAX), Unset("as many as the file descriptors allow, less the reserve"), Connections, Built;
+    /// File descriptors kept free of connections, for the store and for git.
+    NGIT_DESCRIPTOR_RESERVE_PERCENT: number(Unit::Percent, 0, 90), Is("10"), Connections, Built;
+    /// Connections of one address (IPv6: one /64).
+    NGIT_MAX_CONNECTIONS_PER_IP: count(1, U32_MAX), Is("64"), Connections, Built;
+    /// Addresses whose budgets are remembered at a time.
+    NGIT_MAX_IPS: count(1_000, U32_MAX), Is("100000"), Connections, Built;
+    /// Events one address may publish per minute.
+    NGIT_RELAY_MAX_IP_EVENTS_PER_MINUTE: count(1, U32_MAX), Is("1200"), Connections, Built;
+    /// Events one address may publish at once after a quiet time.
+    NGIT_RELAY_MAX_IP_EVENTS_BURST: count(1, U32_MAX), Is("2400"), Connections, Built;
+    /// Repository announcements one address may publish per hour.
+    NGIT_RELAY_MAX_IP_ANNOUNCEMENTS_PER_HOUR: count(1, U32_MAX), Is("120"), Connections, Built;
+    /// New repositories one address may announce per day.
+    NGIT_RELAY_MAX_IP_REPOSITORIES_PER_DAY: count(1, U32_MAX), Is("100"), Connections, Built;
+    /// Events with a wrong id or signature before a connection is closed.
+    NGIT_RELAY_MAX_BAD_EVENTS: count(1, U32_MAX), Is("20"), Connections, Built;
+    /// Size of a request's headers.
+    NGIT_HTTP_MAX_HEADER_BYTES: bytes(8_192, MIB), Is("16384"), Connections, Built;
+    /// Number of a request's headers.
+    NGIT_HTTP_MAX_HEADERS: count(8, 1_024), Is("64"), Connections, Built;
+    /// Time for a whole request head to arrive, counted from the opening of the connection or from the previous answer: slow and idle connections both end here.
+    NGIT_HTTP_HEADER_TIMEOUT_SECS: secs(1, 3_600), Is("10"), Connections, Built;
+    /// Requests one connection may make.
+    NGIT_HTTP_MAX_REQUESTS_PER_CONNECTION: count(1, u64::MAX), Is("1000"), Connections, Built;
+    /// Silence after which a WebSocket client is sent a ping.
+    NGIT_RELAY_PING_SECS: secs(1, 3_600), Is("55"), Connections, Built;
+    /// Silence after which a WebSocket connection is closed.
+    NGIT_RELAY_IDLE_TIMEOUT_SECS: secs(2, DAY_SECS), Is("120"), Connections, Built;
+
+    /// `error`, `warn`, `info`, `debug` or `trace` for the server itself, or a full tracing filter.
+    NGIT_LOG_LEVEL: Form::LogFilter, Is("info"), Running, Built;
+    /// Time sockets get to finish after SIGTERM.
+    NGIT_DRAIN_SECS: secs(0, 3_600), Is("10"), Running, Built;
+    /// Serve `/metrics`.
+    NGIT_METRICS_ENABLED: Form::Switch, Is("true"), Running, Built;
+    /// Connections of one address from which it is counted as suspicious; nothing is refused by it.
+    NGIT_METRICS_CONNECTION_PER_IP_ABUSE_THRESHOLD: count(1, u64::MAX), Is("10"), Running, Built;
+    /// Repositories in the list of the busiest.
+    NGIT_METRICS_TOP_N_REPOS: count(0, u64::MAX), Is("10"), Running, NotBuilt("git bandwidth metrics");
+
+    /// How long a removed repository can be restored.
+    NGIT_HOLDING_RETENTION_SECS: secs(1, u64::MAX), Is("7776000"), Removal, HOLDING;
+    /// How often removed repositories are looked through.
+    NGIT_HOLDING_CLEANUP_INTERVAL_SECS: secs(1, u64::MAX), Is("86400"), Removal, HOLDING;
+    /// Restore a repository once it is off the blacklist.
+    NGIT_BLACKLIST_AUTO_RESTORE: Form::Switch, Is("false"), Removal, HOLDING;
+    /// How long a deletion request that deleted nothing is served.
+    NGIT_DELETION_REQUEST_RETENTION_UNUSED_SERVED_SECS: secs(0, u64::MAX), Is("2592000"), Removal, RETENTION;
+    /// How much longer it still keeps its targets out.
+    NGIT_DELETION_REQUEST_RETENTION_UNUSED_UNSERVED_GATING_ADDITIONAL_SECS: secs(0, u64::MAX), Is("15552000"), Removal, RETENTION;
+    /// How long a deletion request is served after it last deleted something.
+    NGIT_DELETION_REQUEST_RETENTION_USED_SERVED_AFTER_LAST_USED_SECS: secs(0, u64::MAX), Is("23328000"), Removal, RETENTION;
+    /// How much longer that one still keeps its targets out.
+    NGIT_DELETION_REQUEST_RETENTION_USED_UNSERVED_GATING_ADDITIONAL_SECS: secs(0, u64::MAX), Is("7776000"), Removal, RETENTION;
+
+    /// A relay to follow besides those that announcements name.
+    NGIT_SYNC_BOOTSTRAP_RELAY_URL: Form::RelayUrl, Unset("none"), Sync, SYNC;
+    /// Follow authors to the relays they use (GRASP-03).
+    NGIT_SYNC_PLUS_ENABLED: Form::Bool, Is("true"), Sync, Ignored("GRASP-03 sync");
+    /// Relays asked for the relay lists of authors.
+    NGIT_USER_INDEX_RELAYS: Form::RelayUrls, Is("wss://purplepag.es,wss://index.hzrd149.com,wss://indexer.coracle.social"), Sync, SYNC;
+    /// Relays used for authors without a relay list.
+    NGIT_SYNC_PLUS_FALLBACK_RELAYS: Form::RelayUrls, Is("wss://relay.ditto.pub,wss://relay.damus.io,wss://nos.lol,wss://relay.primal.net"), Sync, SYNC;
+    /// Events followed below one thread.
+    NGIT_SYNC_RECURSIVE_DESCENDANT_LIMIT: count(1, u64::MAX), Is("500"), Sync, SYNC;
+    /// Longest pause before a relay is tried again.
+    NGIT_SYNC_MAX_BACKOFF_SECS: secs(1, u64::MAX), Is("3600"), Sync, SYNC;
+    /// First pause before a relay is tried again.
+    NGIT_SYNC_BASE_BACKOFF_SECS: secs(1, u64::MAX), Is("5"), Sync, SYNC;
+    /// How often lost relays are looked through.
+    NGIT_SYNC_DISCONNECT_CHECK_INTERVAL_SECS: secs(1, u64::MAX), Is("60"), Sync, SYNC;
+    /// Never reconcile, only ask for pages.
+    NGIT_SYNC_DISABLE_NEGENTROPY: Form::Switch, Is("false"), Sync, SYNC;
+    /// Authenticate to relays that ask for it.
+    NGIT_SYNC_AUTH: Form::Switch, Is("true"), Sync, SYNC;
+    /// Own limits for some hosts, as `host:concurrent,per_minute;...`.
+    NGIT_SYNC_DOMAIN_OVERRIDES: Form::Text, Is(""), Sync, SYNC;
+    /// Also talk to addresses that are not on the public internet.
+    NGIT_SYNC_ALLOW_NON_GLOBAL_TARGETS: Form::Switch, Is("false"), Sync, SYNC;
+    /// How long refused events are kept whole.
+    NGIT_REJECTED_HOT_CACHE_DURATION_SECS: secs(0, u64::MAX), Is("120"), Sync, SYNC;
+    /// How long the ids of refused events are remembered.
+    NGIT_REJECTED_COLD_INDEX_EXPIRY_SECS: secs(0, u64::MAX), Is("604800"), Sync, SYNC;
+    /// How long a host that failed for good is left alone.
+    NGIT_NAUGHTY_LIST_EXPIRATION_HOURS: number(Unit::Hours, 0, u64::MAX), Is("12"), Sync, SYNC;
+
+    /// Mirror every repository.
+    NGIT_ARCHIVE_ALL: Form::Switch, Is("false"), Modes, ARCHIVE;
+    /// Mirror these repositories.
+    NGIT_ARCHIVE_WHITELIST: Form::Repositories, Is(""), Modes, ARCHIVE;
+    /// Mirror what lists these servers.
+    NGIT_ARCHIVE_GRASP_SERVICES: Form::Authorities, Is(""), Modes, ARCHIVE;
+    /// Take no announcements of our own.
+    NGIT_ARCHIVE_READ_ONLY: Form::Switch, Is("false"), Modes, ARCHIVE;
+    /// Let contributors push pull requests below `/prs`.
+    NGIT_GRASP06_ENABLE: Form::Switch, Is("false"), Modes, NotBuilt("contributor pull requests (GRASP-06)");
+    /// Serve members only.
+    NGIT_PRIVATE_MODE: Form::Switch, Is("false"), Modes, PRIVATE;
+    /// The members.
+    NGIT_PRIVATE_MEMBERS: Form::Keys, Is(""), Modes, PRIVATE;
+    /// Public `http(s)` origin that requests are signed for.
+    NGIT_PRIVATE_PUBLIC_ORIGIN: Form::Text, Is(""), Modes, PRIVATE;
+}
+
+/// Names of older servers that mean nothing any more: ignored, and said so.
+pub static DEAD_NAMES: &[&str] = &[
+    "NGIT_AUTH_REQUIRED",
+    "NGIT_OWNER_NPUB",
+    "NGIT_RATE_LIMIT_ENABLED",
+    "NGIT_SYNC_RECONNECT_DELAY_SECS",
+    "NGIT_SYNC_RECONNECT_LOOKBACK_DAYS",
+    "NGIT_SYNC_STARTUP_DELAY_SECS",
+    "NGIT_SYNC_STARTUP_JITTER_MS",
+    "NGIT_TEST",
+];
+
+pub fn by_name(name: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().copied().find(|setting| setting.name == name)
+}
+
+pub fn by_key(key: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().copied().find(|setting| setting.key == key)
+}

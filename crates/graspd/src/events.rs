@@ -1,0 +1,129 @@
+//! `graspd events import` and `export`: JSON lines, one event each, against a stopped server's
+//! data. What an operator imports is served without asking the rules, but never unverified.
+
+use crate::cli::Stream;
+use crate::clock::Clock;
+use crate::config::{Backend, Config};
+use crate::ingest::import_one;
+use crate::serve;
+use anyhow::{Context, Result, bail};
+use grasp_core::{Event, Filter, VerifiedEvent};
+use grasp_store::{Budget, Cursor, EventStore, Progress, Provenance, Space, Want};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+
+/// Lines per transaction.
+const HELPING: usize = 1_000;
+const PAGE: Budget = Budget { steps: 100_000, bytes: 4 << 20 };
+const COMPLAINTS_MAX: u64 = 20;
+
+#[derive(Debug, Default)]
+struct Tally {
+    imported: u64,
+    already: u64,
+    refused: u64,
+}
+
+pub fn import(config: &Config, from: &Stream) -> Result<()> {
+    let opened = open(config)?;
+    let lines: Box<dyn BufRead> = match from {
+        Stream::Standard => Box::new(io::stdin().lock()),
+        Stream::File(path) => Box::new(BufReader::new(
+            File::open(path).with_context(|| format!("cannot read {}", path.display()))?,
+        )),
+    };
+    let mut tally = Tally::default();
+    let mut helping = Vec::with_capacity(HELPING);
+    for (number, line) in (1_u64..).zip(lines.lines()) {
+        let line = line.with_context(|| format!("cannot read line {number}"))?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        match verified(&line) {
+            Ok(event) => helping.push(event),
+            Err(why) => {
+                tally.refused += 1;
+                if tally.refused <= COMPLAINTS_MAX {
+                    eprintln!("line {number} is skipped: {why}");
+                }
+            }
+        }
+        if helping.len() == HELPING {
+            store(&*opened.store, &mut helping, &mut tally)?;
+        }
+    }
+    store(&*opened.store, &mut helping, &mut tally)?;
+    let Tally { imported, already, refused } = tally;
+    eprintln!(
+        "{imported} events imported, {already} were already here or outdated, {refused} refused"
+    );
+    if refused > 0 {
+        bail!("{refused} lines were not valid events");
+    }
+    Ok(())
+}
+
+pub fn export(config: &Config, to: &Stream, filters: &[Filter]) -> Result<()> {
+    let opened = open(config)?;
+    let mut out: Box<dyn Write> = match to {
+        Stream::Standard => Box::new(BufWriter::new(io::stdout().lock())),
+        Stream::File(path) => Box::new(BufWriter::new(
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))?,
+        )),
+    };
+    let everything = [Filter::default()];
+    let filters = if filters.is_empty() { everything.as_slice() } else { filters };
+    let now = Clock::default().now().timestamp();
+    let mut cursor = Cursor::new(filters.to_vec(), Want::Bodies, u64::MAX, now);
+    let mut exported = 0_u64;
+    loop {
+        let mut written = Ok(());
+        let mut sink = |hit: grasp_store::Hit<'_>| {
+            if written.is_ok() {
+                written = out.write_all(hit.json).and_then(|()| out.write_all(b"\n"));
+                exported += 1;
+            }
+        };
+        let snapshot = opened.store.read()?;
+        let progress = snapshot.advance(Space::Served, &mut cursor, &mut { PAGE }, &mut sink)?;
+        written.context("cannot write the export")?;
+        if progress == Progress::Done {
+            break;
+        }
+    }
+    out.flush().context("cannot write the export")?;
+    eprintln!("{exported} events exported");
+    Ok(())
+}
+
+fn open(config: &Config) -> Result<serve::Opened> {
+    if config.backend == Backend::Memory {
+        bail!("the memory backend keeps nothing; set NGIT_DATABASE_BACKEND=lmdb");
+    }
+    serve::open(config)
+}
+
+fn verified(line: &str) -> Result<VerifiedEvent, String> {
+    let event = Event::from_json(line.as_bytes()).map_err(|error| error.to_string())?;
+    event.verify().map_err(|forged| forged.to_string())
+}
+
+fn store(
+    store: &dyn EventStore,
+    helping: &mut Vec<VerifiedEvent>,
+    tally: &mut Tally,
+) -> Result<()> {
+    let from = Provenance::direct(Clock::default().now());
+    let mut imported = 0;
+    store.write(&mut |txn| {
+        imported = 0;
+        for event in &*helping {
+            imported += u64::from(import_one(txn, event, &from)?);
+        }
+        Ok(())
+    })?;
+    tally.imported += imported;
+    tally.already += u64::try_from(helping.len()).unwrap_or(0) - imported;
+    helping.clear();
+    Ok(())
+}

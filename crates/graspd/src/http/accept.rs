@@ -1,0 +1,219 @@
+//! The accept loop and the requests it brings. Timers are on: a client that dawdles over its
+//! headers is dropped. Running out of descriptors slows the loop down and never ends it.
+
+use crate::config::HttpLimits;
+use crate::http::address::{self, is_trusted};
+use crate::http::pages::{self, Landing};
+use crate::http::relay::Conversation;
+use crate::http::respond::{self, Answer, busy, empty, finished, html};
+use crate::http::route::Route;
+use crate::metrics;
+use crate::node::{Node, Ready, Seat, Visit};
+use axum::extract::FromRequestParts;
+use axum::extract::ws::WebSocketUpgrade;
+use grasp_relay::IpKey;
+use hyper::body::{Body as _, Incoming};
+use hyper::service::service_fn;
+use hyper::{Method, Request, StatusCode, header};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+
+/// After a failed accept, most likely for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+pub async fn serve(listener: TcpListener, node: Arc<Node>, http: HttpLimits) {
+    loop {
+        let accepted = tokio::select! {
+            () = node.closing.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => welcome(stream, peer, &node, &http),
+            Err(error) => {
+                tracing::warn!(%error, "could not accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// One more visitor: counted against its address until it leaves.
+fn welcome(stream: TcpStream, peer: SocketAddr, node: &Arc<Node>, http: &HttpLimits) {
+    // A trusted proxy speaks for many addresses; those are counted when their requests come.
+    let behind_proxy = is_trusted(peer.ip().to_canonical(), &node.trusted_proxies);
+    let Some(seat) = node.seat() else { return refuse(&stream, "the server is full") };
+    let visit = if behind_proxy { None } else { Some(node.visit(peer.ip().into())) };
+    let visit = match visit.transpose() {
+        Ok(visit) => visit,
+        Err(why) => return refuse(&stream, &why.to_string()),
+    };
+    let _ = stream.set_nodelay(true);
+    let context = Context {
+        node: Arc::clone(node),
+        peer: peer.ip(),
+        guests: Arc::new((seat, visit)),
+        requests_left: Arc::new(AtomicU64::new(http.requests_per_connection_max)),
+    };
+    let service = service_fn(move |request| {
+        let context = context.clone();
+        async move { Ok::<_, Infallible>(context.answer(request).await) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(http.header_timeout)
+        .max_buf_size(http.header_bytes_max.max(8 << 10))
+        .max_headers(http.headers_max)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    let closing = node.closing.clone();
+    node.tasks.spawn(async move {
+        let mut connection = std::pin::pin!(connection);
+        // Peers hang up in the middle of things all day long; neither end is an error of ours.
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = closing.cancelled() => connection.as_mut().graceful_shutdown(),
+        }
+        let _ = connection.await;
+    });
+}
+
+/// Tells why in a few bytes, if the socket takes them at once.
+fn refuse(stream: &TcpStream, why: &str) {
+    let text = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nAccess-Control-Allow-Origin: *\r\nRetry-After: 30\r\n\
+         Content-Type: text/plain\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{why}\n",
+        why.len() + 1
+    );
+    let _ = stream.try_write(text.as_bytes());
+}
+
+#[derive(Clone)]
+struct Context {
+    node: Arc<Node>,
+    peer: IpAddr,
+    guests: Arc<(Seat, Option<Visit>)>,
+    requests_left: Arc<AtomicU64>,
+}
+
+impl Context {
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        // Nothing here reads a body, so a request that brings one gets its answer and the door.
+        let is_last = self.requests_left.fetch_sub(1, Ordering::Relaxed) <= 1
+            || !request.body().is_end_stream();
+        let mut answer = finished(self.handle(request).await);
+        if is_last && answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+            let close = header::HeaderValue::from_static("close");
+            answer.headers_mut().insert(header::CONNECTION, close);
+        }
+        answer
+    }
+
+    async fn handle(&self, request: Request<Incoming>) -> Answer {
+        let node = &self.node;
+        let (method, path) = (request.method(), request.uri().path());
+        let is_head = method == Method::HEAD;
+        let route = Route::parse(method, path, request.headers(), node.service.base_path());
+        let answer = match route {
+            Route::Preflight => empty(StatusCode::NO_CONTENT),
+            Route::Socket => self.upgrade(request).await,
+            Route::Info => {
+                let json = node.info.clone();
+                respond::text(StatusCode::OK, "application/nostr+json", json)
+            }
+            Route::Landing => self.landing().await,
+            Route::Names => {
+                let names = format!("{{\"names\":{{\"_\":\"{}\"}}}}", node.rules.relay_key);
+                respond::text(StatusCode::OK, "application/json", names)
+            }
+            Route::Metrics if node.metrics_enabled => {
+                let figures = node.figures().await;
+                let page = node.metrics.render(node.uptime().as_secs(), figures.repositories);
+                respond::text(StatusCode::OK, metrics::CONTENT_TYPE, page)
+            }
+            Route::Health => respond::text(StatusCode::OK, "text/plain; charset=utf-8", "ok\n"),
+            Route::Ready => match node.ready().await {
+                Ready::Yes => respond::text(StatusCode::OK, "text/plain; charset=utf-8", "ready\n"),
+                Ready::No(why) => busy(&why),
+            },
+            Route::NotAllowed => {
+                let mut answer = empty(StatusCode::METHOD_NOT_ALLOWED);
+                let allow = header::HeaderValue::from_static("GET, HEAD, OPTIONS");
+                answer.headers_mut().insert(header::ALLOW, allow);
+                answer
+            }
+            Route::NotFound | Route::Metrics => html(StatusCode::NOT_FOUND, pages::not_found()),
+        };
+        if is_head { without_body(answer) } else { answer }
+    }
+
+    async fn landing(&self) -> Answer {
+        let node = &self.node;
+        let figures = node.figures().await;
+        let page = pages::landing(&Landing {
+            name: &node.name,
+            description: &node.description,
+            service: &node.service,
+            npub: &node.rules.relay_key.to_npub(),
+            events: figures.events,
+            repositories: figures.repositories,
+        });
+        html(StatusCode::OK, page)
+    }
+
+    async fn upgrade(&self, request: Request<Incoming>) -> Answer {
+        let node = &self.node;
+        if node.closing.is_cancelled() {
+            return busy("the server is stopping");
+        }
+        let (mut parts, _) = request.into_parts();
+        let ip: IpKey = address::client(self.peer, &parts.headers, &node.trusted_proxies).into();
+        // The socket itself was counted when it came, unless it came through a proxy.
+        let visit = match &self.guests.1 {
+            Some(_) => None,
+            None => match node.visit(ip) {
+                Ok(visit) => Some(visit),
+                Err(why) => return busy(&why.to_string()),
+            },
+        };
+        let Some(chair) = node.chair() else {
+            return busy("all connections of this relay are in use");
+        };
+        let upgrade = match WebSocketUpgrade::from_request_parts(&mut parts, &()).await {
+            Ok(upgrade) => upgrade,
+            Err(rejection) => {
+                let why = format!("{}\n", rejection.body_text());
+                return respond::text(rejection.status(), "text/plain; charset=utf-8", why);
+            }
+        };
+        let message_max = node.limits.relay.message_bytes_max;
+        let (node, guests) = (Arc::clone(node), Arc::clone(&self.guests));
+        upgrade
+            .read_buffer_size(8 << 10)
+            .write_buffer_size(8 << 10)
+            .max_message_size(message_max)
+            .max_frame_size(message_max)
+            .on_upgrade(move |socket| async move {
+                let _kept_until_the_end = (guests, visit, chair);
+                let challenge = node.challenge();
+                node.metrics.connections_total.inc();
+                let tasks = node.tasks.clone();
+                let talk = Conversation::new(node, socket, ip, challenge).run();
+                tasks.track_future(Box::pin(talk)).await;
+            })
+    }
+}
+
+fn without_body(answer: Answer) -> Answer {
+    let (parts, body) = answer.into_parts();
+    let len = body.size_hint().exact();
+    let mut answer = Answer::from_parts(parts, axum::body::Body::empty());
+    if let Some(len) = len {
+        answer.headers_mut().insert(header::CONTENT_LENGTH, len.into());
+    }
+    answer
+}

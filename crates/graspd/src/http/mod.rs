@@ -1,0 +1,8 @@
+//! One port: sockets in, routed requests, answers out.
+
+pub mod accept;
+pub mod address;
+pub mod pages;
+pub mod relay;
+pub mod respond;
+pub mod route;

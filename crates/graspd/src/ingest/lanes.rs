@@ -1,0 +1,162 @@
+//! From a socket to the writer: events of one sender keep their order, signatures are checked off
+//! the network threads, and what waits is bounded in bytes, so a fast sender waits instead.
+
+use super::gather::known;
+use grasp_core::event::Forged;
+use grasp_core::maintainers::Standing;
+use grasp_core::policy::{Answer, Reason};
+use grasp_core::{Event, EventId, VerifiedEvent};
+use grasp_relay::IpKey;
+use grasp_store::{EventStore, Provenance};
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+/// Whoever handed an event in, and is owed exactly one answer for it.
+pub trait Asker: Send + Sync {
+    fn answer(&self, id: &EventId, answer: &Answer);
+    /// The event was not what it claimed to be.
+    fn answer_forged(&self, id: &EventId, why: Forged);
+}
+
+/// An event on its way in.
+pub struct Offer {
+    pub event: Box<Event>,
+    pub from: Provenance,
+    pub ip: Option<IpKey>,
+    pub asker: Arc<dyn Asker>,
+}
+
+impl std::fmt::Debug for Offer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Offer").field("id", &self.event.id).finish_non_exhaustive()
+    }
+}
+
+/// A verified event for the writer.
+pub(super) struct Sealed {
+    pub(super) event: Arc<VerifiedEvent>,
+    pub(super) from: Provenance,
+    pub(super) ip: Option<IpKey>,
+    pub(super) asker: Arc<dyn Asker>,
+    pub(super) _room: OwnedSemaphorePermit,
+}
+
+/// What the writer is asked to do.
+pub(super) enum Work {
+    Admit(Sealed),
+    /// Remove what expired and what belongs to vanished authors.
+    Sweep,
+}
+
+struct Waiting {
+    offer: Offer,
+    room: OwnedSemaphorePermit,
+}
+
+#[derive(Debug, Clone)]
+pub struct Ingest {
+    lanes: Arc<[mpsc::Sender<Waiting>]>,
+    room: Arc<Semaphore>,
+    writer: mpsc::Sender<Work>,
+}
+
+impl std::fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.offer.fmt(f)
+    }
+}
+
+impl std::fmt::Debug for Work {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Work::Admit(_) => "Admit",
+            Work::Sweep => "Sweep",
+        })
+    }
+}
+
+/// Events between a socket and the disk, all together.
+const ROOM_KIB: usize = 64 << 10;
+const LANE_LEN: usize = 512;
+/// Verified per wake-up; small enough that a lane's snapshot stays fresh.
+const HELPING: usize = 64;
+
+impl Ingest {
+    pub(super) fn start(
+        store: &Arc<dyn EventStore>,
+        threads: usize,
+        writer: mpsc::Sender<Work>,
+    ) -> std::io::Result<Self> {
+        let mut lanes = Vec::new();
+        for number in 0..threads.max(1) {
+            let (sender, inbox) = mpsc::channel(LANE_LEN);
+            let lane = Lane { inbox, store: Arc::clone(store), writer: writer.clone() };
+            let thread = std::thread::Builder::new().name(format!("verify-{number}"));
+            thread.spawn(move || lane.run())?;
+            lanes.push(sender);
+        }
+        Ok(Self { lanes: lanes.into(), room: Arc::new(Semaphore::new(ROOM_KIB)), writer })
+    }
+
+    /// Hands an event in; waits while there is no room. `sender` keeps one sender's events in order.
+    pub async fn offer(&self, sender: u64, offer: Offer) {
+        let weight = offer.event.content.len() + offer.event.tags.len() * 96 + 512;
+        let kib = u32::try_from(weight / 1024 + 1).unwrap_or(u32::MAX).min(ROOM_KIB as u32);
+        // Neither fails while this value lives: the semaphore is never closed, the lanes never end.
+        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(kib).await else { return };
+        let lane = usize::try_from(sender).unwrap_or(0) % self.lanes.len();
+        if let Some(lane) = self.lanes.get(lane) {
+            let _ = lane.send(Waiting { offer, room }).await;
+        }
+    }
+
+    pub async fn sweep(&self) {
+        let _ = self.writer.send(Work::Sweep).await;
+    }
+}
+
+struct Lane {
+    inbox: mpsc::Receiver<Waiting>,
+    store: Arc<dyn EventStore>,
+    writer: mpsc::Sender<Work>,
+}
+
+impl Lane {
+    fn run(mut self) {
+        let mut waiting = Vec::with_capacity(HELPING);
+        while self.inbox.blocking_recv_many(&mut waiting, HELPING) > 0 {
+            let standings = self.look_up(&waiting);
+            for (Waiting { offer, room }, standing) in waiting.drain(..).zip(standings) {
+                self.check(offer, room, standing);
+            }
+        }
+    }
+
+    /// A claimed id that is already here saves the signature check, and proves nothing else.
+    fn look_up(&self, waiting: &[Waiting]) -> Vec<Option<Standing>> {
+        let Ok(snapshot) = self.store.read() else { return vec![None; waiting.len()] };
+        waiting.iter().map(|w| known(&*snapshot, &w.offer.event).unwrap_or(None)).collect()
+    }
+
+    fn check(&self, offer: Offer, room: OwnedSemaphorePermit, standing: Option<Standing>) {
+        let Offer { event, from, ip, asker } = offer;
+        let id = event.id;
+        let duplicate = match standing {
+            Some(Standing::Served) => Some(Reason::ALREADY_HERE),
+            Some(Standing::Held) => Some(Reason::ALREADY_HELD),
+            None => None,
+        };
+        if let Some(reason) = duplicate {
+            return asker.answer(&id, &Answer { ok: reason.is_ok(), text: reason.to_string() });
+        }
+        match event.verify() {
+            Err(forged) => asker.answer_forged(&id, forged),
+            Ok(event) => {
+                let event = Arc::new(event);
+                let sealed = Sealed { event, from, ip, asker, _room: room };
+                // The writer outlives the lanes; it ends only when they are gone.
+                let _ = self.writer.blocking_send(Work::Admit(sealed));
+            }
+        }
+    }
+}

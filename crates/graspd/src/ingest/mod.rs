@@ -1,0 +1,12 @@
+//! The one door. Every event, from a client or elsewhere, walks the same way: cheap checks,
+//! verification on a lane of its own, then gather, judge and apply inside one durable transaction
+//! shared with its neighbours; after that its sender and its subscribers are told.
+
+mod admit;
+mod gather;
+mod lanes;
+mod writer;
+
+pub use admit::{Admission, Bounds, import_one};
+pub use lanes::{Asker, Ingest, Offer};
+pub use writer::Writer;

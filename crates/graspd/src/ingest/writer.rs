@@ -1,0 +1,147 @@
+//! The writer's desk: one thread, one transaction per helping, answers only after the disk has it.
+
+use super::admit::{Admission, Bounds, Candidate, Clerk, SWEEP_MAX};
+use super::lanes::{Ingest, Sealed, Work};
+use crate::clock::Clock;
+use crate::hub::{Fresh, Hub};
+use crate::metrics::Metrics;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use grasp_core::policy::{Answer, Prefix, Reason, Rules};
+use grasp_relay::{Budgets, IpKey};
+use grasp_store::{EventStore, StoreError, Transaction};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tokio::sync::mpsc;
+
+#[derive(Debug)]
+pub struct Writer {
+    pub store: Arc<dyn EventStore>,
+    pub rules: Arc<Rules>,
+    pub bounds: Bounds,
+    pub budgets: Arc<Mutex<Budgets>>,
+    pub hub: Arc<Hub>,
+    pub clock: Arc<Clock>,
+    pub metrics: Arc<Metrics>,
+}
+
+/// Events per transaction: many share one sync, none waits long for its neighbours.
+const HELPING: usize = 512;
+const INBOX_LEN: usize = 1024;
+/// Batches of committed events not yet told to subscribers; beyond that the writer waits.
+const TELLER_LEN: usize = 64;
+
+impl Writer {
+    /// Starts the writer, the teller and `lanes` verification threads. Dropping the returned
+    /// `Ingest` lets all of them finish what they have and end.
+    pub fn start(self, lanes: usize) -> std::io::Result<(Ingest, Vec<JoinHandle<()>>)> {
+        let (work, inbox) = mpsc::channel(INBOX_LEN);
+        let (teller, news) = bounded(TELLER_LEN);
+        let ingest = Ingest::start(&self.store, lanes, work)?;
+        let hub = Arc::clone(&self.hub);
+        let telling =
+            std::thread::Builder::new().name("tell".into()).spawn(move || tell(&hub, &news))?;
+        let writing = std::thread::Builder::new()
+            .name("write".into())
+            .spawn(move || self.run(inbox, &teller))?;
+        Ok((ingest, vec![writing, telling]))
+    }
+
+    fn run(self, mut inbox: mpsc::Receiver<Work>, teller: &Sender<Vec<Fresh>>) {
+        let mut work = Vec::with_capacity(HELPING);
+        while inbox.blocking_recv_many(&mut work, HELPING) > 0 {
+            let mut batch = Vec::with_capacity(work.len());
+            for item in work.drain(..) {
+                match item {
+                    Work::Admit(sealed) => batch.push(sealed),
+                    Work::Sweep => self.sweep(),
+                }
+            }
+            self.admit(&batch, teller);
+        }
+    }
+
+    fn admit(&self, batch: &[Sealed], teller: &Sender<Vec<Fresh>>) {
+        match self.commit(batch) {
+            Ok(admissions) => self.report(batch, admissions, teller),
+            Err(error) => match batch {
+                [] => {}
+                [one] => self.fail(one, &error),
+                // One of them broke the transaction; alone, the others are fine.
+                _ => batch.chunks(1).for_each(|one| self.admit(one, teller)),
+            },
+        }
+    }
+
+    fn commit(&self, batch: &[Sealed]) -> Result<Vec<Admission>, StoreError> {
+        let mut admissions = Vec::new();
+        if batch.is_empty() {
+            return Ok(admissions);
+        }
+        self.store.write(&mut |txn: &mut dyn Transaction| {
+            admissions.clear();
+            for sealed in batch {
+                let mut clerk = Clerk {
+                    rules: &self.rules,
+                    bounds: &self.bounds,
+                    now: self.clock.now(),
+                    new_repository: &mut || self.may_bring_repository(sealed.ip),
+                };
+                let candidate = Candidate { event: &sealed.event, from: &sealed.from };
+                admissions.push(clerk.admit(txn, &candidate)?);
+            }
+            Ok(())
+        })?;
+        Ok(admissions)
+    }
+
+    fn may_bring_repository(&self, ip: Option<IpKey>) -> Result<(), Reason> {
+        let Some(ip) = ip else { return Ok(()) };
+        let taken = self.budgets.lock().take_new_repository(ip, self.clock.now());
+        taken
+            .map_err(|why| Reason::saying(Prefix::RateLimited, "new-repositories", why.to_string()))
+    }
+
+    fn report(&self, batch: &[Sealed], admissions: Vec<Admission>, teller: &Sender<Vec<Fresh>>) {
+        let mut fresh = Vec::new();
+        for (sealed, admission) in batch.iter().zip(admissions) {
+            self.metrics.event_judged(sealed.event.kind, admission.answer.ok, admission.code);
+            sealed.asker.answer(&sealed.event.id, &admission.answer);
+            fresh.extend(admission.fresh);
+        }
+        if !fresh.is_empty() {
+            // The teller ends only after this thread does.
+            let _ = teller.send(fresh);
+        }
+    }
+
+    fn fail(&self, sealed: &Sealed, error: &StoreError) {
+        tracing::error!(id = %sealed.event.id, %error, "an event could not be stored");
+        self.metrics.event_judged(sealed.event.kind, false, "store-error");
+        let text = "error: the event could not be stored; try again later".to_owned();
+        sealed.asker.answer(&sealed.event.id, &Answer { ok: false, text });
+    }
+
+    fn sweep(&self) {
+        let now = self.clock.now().timestamp();
+        let swept = || -> Result<(), StoreError> {
+            if !self.store.read()?.needs_sweep(now)? {
+                return Ok(());
+            }
+            self.store.write(&mut |txn| {
+                txn.sweep_expired(now, SWEEP_MAX)?;
+                txn.sweep_vanished(SWEEP_MAX)?;
+                Ok(())
+            })
+        };
+        if let Err(error) = swept() {
+            tracing::error!(%error, "expired events could not be removed");
+        }
+    }
+}
+
+fn tell(hub: &Hub, news: &Receiver<Vec<Fresh>>) {
+    for fresh in news {
+        hub.tell(&fresh);
+    }
+}

@@ -1,0 +1,16 @@
+//! The server: tasks, sockets, clock, environment and command line around the pure crates.
+
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod datadir;
+pub mod errand;
+pub mod events;
+pub mod http;
+pub mod hub;
+pub mod ingest;
+pub mod metrics;
+pub mod node;
+pub mod outbox;
+pub mod readers;
+pub mod serve;

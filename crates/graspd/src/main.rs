@@ -1,0 +1,59 @@
+//! Reads the command line and does what it says.
+
+use graspd::cli::{self, Invocation};
+use graspd::config::{self, Config, RawConfig};
+use graspd::{events, serve};
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let (invocation, raw) = match cli::process() {
+        Ok(parsed) => parsed,
+        Err(error) => error.exit(),
+    };
+    match run(&invocation, &raw) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("graspd: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(invocation: &Invocation, raw: &RawConfig) -> anyhow::Result<ExitCode> {
+    if *invocation == Invocation::ConfigDocs {
+        print!("{}", config::markdown());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let config = match Config::build(raw) {
+        Ok(config) => config,
+        Err(complaints) => {
+            eprintln!("graspd: the configuration has {} problem(s):", complaints.len());
+            complaints.iter().for_each(|complaint| eprintln!("  - {complaint}"));
+            return Ok(ExitCode::from(2));
+        }
+    };
+    match invocation {
+        Invocation::ConfigCheck => {
+            config.notes.iter().for_each(|note| eprintln!("note: {note}"));
+            println!("the configuration is sound");
+        }
+        Invocation::ConfigPrint => print!("{}", config::print(raw, Some(&config))),
+        Invocation::EventsImport { path } => events::import(&config, path)?,
+        Invocation::EventsExport { path, filters } => events::export(&config, path, filters)?,
+        Invocation::Serve | Invocation::ConfigDocs => serve(config)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn serve(config: Config) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(&config.log_filter)?;
+    let is_terminal = std::io::stdout().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(is_terminal).init();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(serve::run(config))
+}

@@ -1,0 +1,205 @@
+//! What operators measure. Exact names in text format 0.0.4; every label comes from a closed set,
+//! so that no stranger can make the list grow.
+
+use grasp_core::Kind;
+use prometheus::core::Collector;
+use prometheus::{
+    Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
+};
+
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    uptime: IntCounter,
+    repositories: IntGauge,
+    pub connections_active: IntGauge,
+    pub connections_total: IntCounter,
+    pub connection_seconds: Histogram,
+    pub unique_ips: IntGauge,
+    pub flagged_abusers: IntGauge,
+    messages_received: IntCounterVec,
+    messages_sent: IntCounterVec,
+    events_received: IntCounterVec,
+    events_stored: IntCounterVec,
+    events_rejected: IntCounterVec,
+}
+
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+const SECONDS: [f64; 8] = [1.0, 5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 3600.0];
+
+impl Metrics {
+    pub fn new() -> prometheus::Result<Self> {
+        let registry = Registry::new();
+        let build = add(
+            &registry,
+            IntGaugeVec::new(
+                Opts::new("ngit_build_info", "Version of this server; always 1."),
+                &["version", "commit"],
+            )?,
+        )?;
+        build.with_label_values(&[env!("CARGO_PKG_VERSION"), "unknown"]).set(1);
+        let counter = |name: &str, help: &str| add(&registry, IntCounter::new(name, help)?);
+        let gauge = |name: &str, help: &str| add(&registry, IntGauge::new(name, help)?);
+        let counters = |name: &str, help: &str, labels: &[&str]| {
+            add(&registry, IntCounterVec::new(Opts::new(name, help), labels)?)
+        };
+        let seconds = HistogramOpts::new(
+            "ngit_websocket_connection_duration_seconds",
+            "How long WebSocket connections lasted.",
+        );
+        Ok(Self {
+            uptime: counter("ngit_uptime_seconds", "Seconds since the server started.")?,
+            repositories: gauge("ngit_repositories_total", "Repositories served.")?,
+            connections_active: gauge(
+                "ngit_websocket_connections_active",
+                "WebSocket connections open now.",
+            )?,
+            connections_total: counter(
+                "ngit_websocket_connections_total",
+                "WebSocket connections accepted so far.",
+            )?,
+            connection_seconds: add(
+                &registry,
+                Histogram::with_opts(seconds.buckets(SECONDS.into()))?,
+            )?,
+            unique_ips: gauge("ngit_websocket_unique_ips", "Addresses with an open connection.")?,
+            flagged_abusers: gauge(
+                "ngit_websocket_flagged_abusers",
+                "Addresses with more open connections than the threshold.",
+            )?,
+            messages_received: counters(
+                "ngit_websocket_messages_received_total",
+                "Messages from clients.",
+                &["type"],
+            )?,
+            messages_sent: counters(
+                "ngit_websocket_messages_sent_total",
+                "Messages to clients.",
+                &["type"],
+            )?,
+            events_received: counters(
+                "ngit_events_received_total",
+                "Events handed in and verified.",
+                &["kind"],
+            )?,
+            events_stored: counters(
+                "ngit_events_stored_total",
+                "Events accepted or held.",
+                &["kind"],
+            )?,
+            events_rejected: counters(
+                "ngit_events_rejected_total",
+                "Events refused, by reason.",
+                &["kind", "reason"],
+            )?,
+            registry,
+        })
+    }
+
+    pub fn event_judged(&self, kind: Kind, ok: bool, code: &'static str) {
+        let kind = kind_label(kind);
+        self.events_received.with_label_values(&[kind]).inc();
+        if ok {
+            self.events_stored.with_label_values(&[kind]).inc();
+        } else {
+            self.events_rejected.with_label_values(&[kind, code]).inc();
+        }
+    }
+
+    pub fn message_received(&self, text: &str) {
+        self.messages_received.with_label_values(&[verb(text, &CLIENT_VERBS)]).inc();
+    }
+
+    pub fn message_sent(&self, text: &str) {
+        self.messages_sent.with_label_values(&[verb(text, &RELAY_VERBS)]).inc();
+    }
+
+    pub fn live_event_sent(&self) {
+        self.messages_sent.with_label_values(&["EVENT"]).inc();
+    }
+
+    /// The whole page; figures that are counted elsewhere are handed in.
+    pub fn render(&self, uptime_secs: u64, repositories: u64) -> String {
+        self.uptime.inc_by(uptime_secs.saturating_sub(self.uptime.get()));
+        self.repositories.set(i64::try_from(repositories).unwrap_or(i64::MAX));
+        let mut page = Vec::new();
+        // Writing to memory cannot fail, and the names were checked when they were registered.
+        let _ = TextEncoder::new().encode(&self.registry.gather(), &mut page);
+        String::from_utf8(page).unwrap_or_default()
+    }
+}
+
+fn add<C: Collector + Clone + 'static>(registry: &Registry, metric: C) -> prometheus::Result<C> {
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
+const CLIENT_VERBS: [&str; 8] =
+    ["EVENT", "REQ", "CLOSE", "COUNT", "AUTH", "NEG-OPEN", "NEG-MSG", "NEG-CLOSE"];
+const RELAY_VERBS: [&str; 9] =
+    ["OK", "EVENT", "EOSE", "CLOSED", "NOTICE", "COUNT", "AUTH", "NEG-MSG", "NEG-ERR"];
+
+/// The verb of a message, if it is one we know.
+fn verb(text: &str, known: &[&'static str]) -> &'static str {
+    let word = text.trim_start().strip_prefix('[').and_then(|rest| rest.split('"').nth(1));
+    known.iter().copied().find(|verb| Some(*verb) == word).unwrap_or("other")
+}
+
+/// The kinds a GRASP server is about; the rest is one label.
+fn kind_label(kind: Kind) -> &'static str {
+    match kind.0 {
+        0 => "0",
+        1 => "1",
+        5 => "5",
+        7 => "7",
+        62 => "62",
+        1111 => "1111",
+        1617 => "1617",
+        1618 => "1618",
+        1619 => "1619",
+        1621 => "1621",
+        1630 => "1630",
+        1631 => "1631",
+        1632 => "1632",
+        1633 => "1633",
+        1985 => "1985",
+        10_002 => "10002",
+        10_317 => "10317",
+        30_617 => "30617",
+        30_618 => "30618",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_exactly_those_that_dashboards_ask_for() {
+        let metrics = Metrics::new().unwrap();
+        metrics.event_judged(Kind::ISSUE, true, "accepted");
+        metrics.event_judged(Kind(4242), false, "unrelated");
+        metrics.message_received("[\"REQ\",\"x\",{}]");
+        metrics.message_received("[\"\\\"} 1\\n evil\"]");
+        metrics.message_sent("[\"EOSE\",\"x\"]");
+        let page = metrics.render(7, 3);
+        for line in [
+            "# TYPE ngit_uptime_seconds counter",
+            "ngit_uptime_seconds 7",
+            "ngit_repositories_total 3",
+            "ngit_events_stored_total{kind=\"1621\"} 1",
+            "ngit_events_rejected_total{kind=\"other\",reason=\"unrelated\"} 1",
+            "ngit_websocket_messages_received_total{type=\"REQ\"} 1",
+            "ngit_websocket_messages_received_total{type=\"other\"} 1",
+            "ngit_websocket_messages_sent_total{type=\"EOSE\"} 1",
+            "ngit_websocket_connection_duration_seconds_bucket{le=\"3600\"} 0",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
+        }
+        assert!(page.contains("ngit_build_info{commit="));
+        assert_eq!(metrics.render(9, 3).matches("ngit_uptime_seconds 9").count(), 1);
+    }
+}

@@ -1,0 +1,364 @@
+//! The wiring: everything one running server consists of, put together on one page.
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::errand::{Desk, Pool};
+use crate::hub::Hub;
+use crate::ingest::{Bounds, Ingest, Writer};
+use crate::metrics::Metrics;
+use crate::readers::Readers;
+use grasp_core::policy::Rules;
+use grasp_core::{Kind, PubKey, Service};
+use grasp_relay::info::{self, Info};
+use grasp_relay::{Budgets, IpKey, Limits, Loopback, Rate, Refused};
+use grasp_store::{EventStore, Space};
+use ipnet::IpNet;
+use parking_lot::Mutex;
+use std::fs::File;
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+#[derive(Debug)]
+pub struct Node {
+    pub service: Arc<Service>,
+    pub rules: Arc<Rules>,
+    pub name: String,
+    pub description: String,
+    /// The NIP-11 document.
+    pub info: String,
+    pub limits: NodeLimits,
+    pub trusted_proxies: Vec<IpNet>,
+    pub metrics_enabled: bool,
+    pub clock: Arc<Clock>,
+    pub metrics: Arc<Metrics>,
+    pub budgets: Arc<Mutex<Budgets>>,
+    pub hub: Arc<Hub>,
+    pub readers: Readers,
+    pub ingest: Ingest,
+    pub desk: Arc<Desk>,
+    /// Cancelled when the server begins to stop.
+    pub closing: CancellationToken,
+    pub tasks: TaskTracker,
+    seats: Arc<Seats>,
+    chairs: Arc<Seats>,
+    started: Instant,
+}
+
+/// Limits the shell itself keeps; the conversation keeps its own.
+#[derive(Debug)]
+pub struct NodeLimits {
+    pub relay: Arc<Limits>,
+    pub outbox_bytes_max: usize,
+    pub ping_after: Duration,
+    pub idle_timeout: Duration,
+}
+
+#[derive(Debug)]
+pub enum Ready {
+    Yes,
+    No(String),
+}
+
+/// Totals for pages and metrics.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Figures {
+    pub events: u64,
+    pub repositories: u64,
+}
+
+const READER_THREADS: usize = 3;
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
+const READY_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl Node {
+    /// Starts all threads and tasks behind the port. The handles end once the node is dropped.
+    pub fn start(
+        config: &Config,
+        store: Arc<dyn EventStore>,
+        relay_key: PubKey,
+    ) -> anyhow::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
+        let relay = Arc::new(relay_limits(config));
+        let rules = Arc::new(rules(config, relay_key));
+        let clock = Arc::new(Clock::default());
+        let metrics = Arc::new(Metrics::new()?);
+        let loopback = match config.trusted_proxies.is_empty() {
+            true => Loopback::Exempt,
+            false => Loopback::Counted,
+        };
+        let budgets = Arc::new(Mutex::new(Budgets::new(Arc::clone(&relay), loopback)));
+        let hub = Arc::new(Hub::starting_at(store.read()?.last_serial()?));
+        let writer = Writer {
+            store: Arc::clone(&store),
+            rules: Arc::clone(&rules),
+            bounds: bounds(config),
+            budgets: Arc::clone(&budgets),
+            hub: Arc::clone(&hub),
+            clock: Arc::clone(&clock),
+            metrics: Arc::clone(&metrics),
+        };
+        let (ingest, threads) = writer.start(verify_threads(config))?;
+        let node = Arc::new(Self {
+            service: Arc::new(config.service.clone()),
+            info: info::document(&about(config, relay_key), &relay),
+            rules,
+            name: config.relay_name.clone(),
+            description: config.relay_description.clone(),
+            desk: Arc::new(Desk {
+                limits: Arc::clone(&relay),
+                query_time_max: config.relay.query_budget,
+                neg_items: Pool::of(config.relay.negentropy.items_total_max),
+            }),
+            limits: NodeLimits {
+                relay,
+                outbox_bytes_max: config.relay.outbox_bytes_max,
+                ping_after: config.connections.ping_after,
+                idle_timeout: config.connections.idle_timeout,
+            },
+            trusted_proxies: config.trusted_proxies.clone(),
+            metrics_enabled: config.metrics.enabled,
+            clock,
+            metrics,
+            budgets,
+            hub,
+            readers: Readers::start(&store, READER_THREADS)?,
+            ingest,
+            closing: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            seats: Seats::of(descriptors_for_sockets(config)),
+            chairs: Seats::of(config.connections.connections_max.unwrap_or(usize::MAX)),
+            started: Instant::now(),
+        });
+        node.tasks.spawn(keep_house(Arc::clone(&node)));
+        Ok((node, threads))
+    }
+
+    pub fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    pub async fn ready(&self) -> Ready {
+        if self.closing.is_cancelled() {
+            return Ready::No("the server is stopping".into());
+        }
+        let usage = self.readers.ask(|store| store.usage());
+        match tokio::time::timeout(READY_TIMEOUT, usage).await {
+            Ok(Ok(Ok(usage))) if usage.is_full() => Ready::No(format!(
+                "the event store is full: {} of {} bytes are used; raise \
+                 NGIT_RELAY_DISK_BUDGET_BYTES or delete events",
+                usage.used_bytes, usage.budget_bytes
+            )),
+            Ok(Ok(Ok(_))) => Ready::Yes,
+            Ok(Ok(Err(error))) => Ready::No(error.to_string()),
+            _ => Ready::No("the event store does not answer".into()),
+        }
+    }
+
+    pub async fn figures(&self) -> Figures {
+        let counted = self.readers.ask(|store| {
+            let snapshot = store.read()?;
+            let events = snapshot.events_in(Space::Served)?;
+            let repositories = snapshot.events_of_kind(Space::Served, Kind::ANNOUNCEMENT)?;
+            Ok::<_, grasp_store::StoreError>(Figures { events, repositories })
+        });
+        counted.await.ok().and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// Room for one more socket, of whatever kind.
+    pub fn seat(&self) -> Option<Seat> {
+        Seats::take(&self.seats)
+    }
+
+    /// Room for one more WebSocket.
+    pub fn chair(&self) -> Option<Chair> {
+        let seat = Seats::take(&self.chairs)?;
+        self.metrics.connections_active.inc();
+        Some(Chair { metrics: Arc::clone(&self.metrics), _seat: seat })
+    }
+
+    /// Counts a connection against its address until the visit ends.
+    pub fn visit(&self, ip: IpKey) -> Result<Visit, Refused> {
+        self.budgets.lock().connect(ip)?;
+        Ok(Visit { budgets: Arc::clone(&self.budgets), ip })
+    }
+
+    /// What a client signs to prove who it is; new for every connection.
+    pub fn challenge(&self) -> String {
+        let mut bytes = [0; 16];
+        // Without randomness nobody can be told apart by a challenge, so nobody is: an all-zero
+        // challenge still has to be signed for this relay and this minute.
+        let _ = File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut bytes));
+        grasp_core::id::hex_encode(&bytes)
+    }
+}
+
+/// Expiry, vanished authors, and addresses that owe nothing any more.
+async fn keep_house(node: Arc<Node>) {
+    let mut tick = tokio::time::interval(SWEEP_EVERY);
+    loop {
+        tokio::select! {
+            () = node.closing.cancelled() => return,
+            _ = tick.tick() => {}
+        }
+        node.ingest.sweep().await;
+        let now = node.clock.now();
+        node.budgets.lock().sweep(now);
+    }
+}
+
+/// A countable number of places.
+#[derive(Debug)]
+struct Seats {
+    free: AtomicUsize,
+}
+
+#[derive(Debug)]
+pub struct Seat(Arc<Seats>);
+
+impl Seats {
+    fn of(count: usize) -> Arc<Self> {
+        Arc::new(Self { free: AtomicUsize::new(count) })
+    }
+
+    fn take(seats: &Arc<Self>) -> Option<Seat> {
+        let take = |free: usize| free.checked_sub(1);
+        seats.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
+        Some(Seat(Arc::clone(seats)))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.free.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+pub struct Chair {
+    metrics: Arc<Metrics>,
+    _seat: Seat,
+}
+
+impl Drop for Chair {
+    fn drop(&mut self) {
+        self.metrics.connections_active.dec();
+    }
+}
+
+#[derive(Debug)]
+pub struct Visit {
+    budgets: Arc<Mutex<Budgets>>,
+    ip: IpKey,
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.budgets.lock().disconnect(self.ip);
+    }
+}
+
+fn relay_limits(config: &Config) -> Limits {
+    let (relay, connections) = (&config.relay, &config.connections);
+    Limits {
+        message_bytes_max: relay.message_bytes_max,
+        event_bytes_max: relay.event_bytes_max,
+        tags_max: relay.event_tags_max,
+        subscriptions_max: relay.subscriptions_max,
+        filters_per_req_max: relay.filters_per_req_max,
+        subid_chars_max: relay.subid_chars_max,
+        limit_default: relay.query_events_max,
+        limit_max: relay.query_events_max,
+        retained_filter_bytes_max: relay.filter_bytes_per_connection_max,
+        retained_filter_bytes_per_ip_max: relay.filter_bytes_per_ip_max,
+        neg_sessions_max: relay.negentropy.sessions_max,
+        neg_items_max: relay.negentropy.items_max,
+        neg_frame_bytes: relay.negentropy.frame_bytes_max,
+        neg_rounds_max: relay.negentropy.rounds_max,
+        bad_signatures_max: connections.bad_events_max,
+        auth_keys_max: relay.auth_keys_max,
+        auth_skew_secs_max: relay.auth_skew_secs_max,
+        created_at_ahead_secs_max: config.policy.event_future_secs_max,
+        ips_max: connections.ips_max,
+        connections_per_ip_max: connections.connections_per_ip_max,
+        events_per_ip: Rate::per_minute(
+            connections.ip.events_per_minute,
+            connections.ip.events_burst,
+        ),
+        announcements_per_ip: Rate::per_hour(connections.ip.announcements_per_hour),
+        new_repositories_per_ip: Rate::per_day(connections.ip.repositories_per_day),
+    }
+}
+
+fn rules(config: &Config, relay_key: PubKey) -> Rules {
+    Rules {
+        service: config.service.clone(),
+        maintainer_rule: config.policy.maintainer_rule,
+        repository_whitelist: config.policy.repository_whitelist.clone(),
+        repository_blacklist: config.policy.repository_blacklist.clone(),
+        event_blacklist: config.policy.event_blacklist.iter().copied().collect(),
+        respect_deletions: config.policy.respect_deletions,
+        relay_key,
+        created_at_ahead_secs_max: config.policy.event_future_secs_max,
+        grasp_lists_max: config.policy.grasp_lists_max,
+    }
+}
+
+fn bounds(config: &Config) -> Bounds {
+    Bounds {
+        held_events_max: config.store.held_events_max,
+        held_bytes_max: config.store.held_bytes_max,
+        aside_events_max: config.store.aside_events_max,
+        aside_bytes_max: config.store.aside_bytes_max,
+        burials_per_author_max: config.store.tombstones_per_author_max,
+    }
+}
+
+/// What the NIP-11 document says: only what works.
+fn about(config: &Config, relay_key: PubKey) -> Info {
+    let mut nips = vec![1, 11, 34, 40, 42, 45, 67, 70, 77];
+    if config.service.base_path().is_empty() {
+        nips.push(5);
+    }
+    if config.policy.respect_deletions {
+        nips.extend([9, 62]);
+    }
+    nips.sort_unstable();
+    let whitelist = !config.policy.repository_whitelist.is_empty();
+    let criteria = match whitelist {
+        true => "Repositories chosen by the operator that list this server in clone and relays.",
+        false => "Any repository whose announcement lists this server in clone and relays.",
+    };
+    let curated =
+        !config.policy.repository_blacklist.is_empty() || !config.policy.event_blacklist.is_empty();
+    Info {
+        name: config.relay_name.clone(),
+        description: config.relay_description.clone(),
+        pubkey: relay_key,
+        software: "graspd".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        supported_nips: nips,
+        supported_grasps: vec!["GRASP-01".into()],
+        repo_acceptance_criteria: criteria.into(),
+        curation: curated.then(|| "Some authors or repositories are excluded.".into()),
+        icon: None,
+    }
+}
+
+fn verify_threads(config: &Config) -> usize {
+    match config.relay.verify_threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    }
+}
+
+/// All descriptors but a reserve for files and emergencies.
+fn descriptors_for_sockets(config: &Config) -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let limit = limit.unwrap_or(u64::MAX);
+    let reserve = limit / 100 * config.connections.descriptor_reserve_percent;
+    usize::try_from(limit - reserve).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,138 @@
+//! The life of the server: claim the data, open the store, listen, say so, and leave in order.
+
+use crate::config::{Backend, Config, configured_owner_key};
+use crate::datadir::{DataDir, RelayKey, Root};
+use crate::http::accept;
+use crate::node::Node;
+use anyhow::{Context, Result};
+use grasp_store::{EventStore, LmdbStore, Options, in_memory};
+use sd_notify::NotifyState;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The event store and everything that must outlive it.
+pub struct Opened {
+    pub store: Arc<dyn EventStore>,
+    pub relay_key: RelayKey,
+    _claims: Vec<DataDir>,
+}
+
+impl std::fmt::Debug for Opened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Opened").finish_non_exhaustive()
+    }
+}
+
+/// Claims the data directories and opens the store in them.
+pub fn open(config: &Config) -> Result<Opened> {
+    let options = Options { budget_bytes: config.store.disk_budget_bytes, ..Options::default() };
+    if config.backend == Backend::Memory {
+        let relay_key = match configured_key(config)? {
+            Some(secret) => RelayKey::from_secret(secret)?,
+            None => RelayKey::generate()?,
+        };
+        let store = Arc::new(in_memory(&options)?);
+        return Ok(Opened { store, relay_key, _claims: Vec::new() });
+    }
+    let events = DataDir::claim(&config.relay_data_path, Root::Events)?;
+    let git = DataDir::claim(&config.git_data_path, Root::Git)?;
+    let relay_key = events.relay_key(configured_key(config)?)?;
+    events.mark()?;
+    git.mark()?;
+    let store = Arc::new(LmdbStore::open(events.path(), &options)?);
+    Ok(Opened { store, relay_key, _claims: vec![events, git] })
+}
+
+fn configured_key(config: &Config) -> Result<Option<[u8; 32]>> {
+    let read = |path: &Path| match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    };
+    Ok(configured_owner_key(config, read)?.map(|secret| *secret.as_bytes()))
+}
+
+/// Serves until SIGTERM or SIGINT.
+pub async fn run(mut config: Config) -> Result<()> {
+    let (mut terminate, mut interrupt) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let opened = open(&config)?;
+    let listener = TcpListener::bind(config.bind_address).await.with_context(|| {
+        format!(
+            "cannot listen on {}; is another program using it? Set NGIT_BIND_ADDRESS",
+            config.bind_address
+        )
+    })?;
+    config.bound_to(listener.local_addr()?);
+    let (node, threads) = Node::start(&config, Arc::clone(&opened.store), opened.relay_key.public)?;
+    let accepting = tokio::spawn(accept::serve(listener, Arc::clone(&node), config.http.clone()));
+    announce(&config, &opened.relay_key);
+    let _ = sd_notify::notify(&[NotifyState::Ready]);
+    let watchdog = tokio::spawn(feed_watchdog());
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    let _ = sd_notify::notify(&[NotifyState::Stopping]);
+    tracing::info!("stopping: no new connections, finishing what is under way");
+    watchdog.abort();
+    node.closing.cancel();
+    node.tasks.close();
+    let tasks = node.tasks.clone();
+    drop(node);
+    let drained = tokio::time::timeout(config.drain, async {
+        let _ = accepting.await;
+        tasks.wait().await;
+    });
+    match drained.await {
+        // The last holder of the ingest is gone, so its threads run dry and end.
+        Ok(()) => threads.into_iter().for_each(|thread| drop(thread.join())),
+        Err(_) => tracing::warn!("some connections did not end in time; what was answered is kept"),
+    }
+    Ok(())
+}
+
+/// Plain words for whoever started this, and what to do next.
+fn announce(config: &Config, key: &RelayKey) {
+    let address = config.service.address();
+    let (version, npub) = (env!("CARGO_PKG_VERSION"), key.public.to_npub());
+    let data = match config.backend {
+        Backend::Memory => "in memory; nothing is kept after this process ends".to_owned(),
+        Backend::Lmdb => config.relay_data_path.display().to_string(),
+    };
+    println!(
+        "graspd {version} is running: a Nostr relay for git repositories (GRASP).\n\
+         \n\
+         \x20 relay   ws://{address}\n\
+         \x20 page    http://{address}/\n\
+         \x20 events  {data}\n\
+         \x20 key     {npub}\n"
+    );
+    if config.bind_address.ip().is_loopback() {
+        println!(
+            "Only this machine can reach it. To let others in, put a TLS proxy in front and set\n\
+             NGIT_DOMAIN to the public name and NGIT_TRUSTED_PROXY_CIDRS to the proxy's address.\n"
+        );
+    }
+    println!(
+        "Next: announce a repository that lists ws://{address} as relay and\n\
+         http://{address}/<npub>/<identifier>.git as clone URL.\n\
+         Settings: `graspd config print`, `graspd --help`. Stop with Ctrl-C."
+    );
+    for note in &config.notes {
+        tracing::warn!("{note}");
+    }
+}
+
+/// Tells systemd that we are alive, if it asked to be told.
+async fn feed_watchdog() {
+    let Some(period) = sd_notify::watchdog_enabled() else { return };
+    let mut tick = tokio::time::interval(period / 2);
+    loop {
+        tick.tick().await;
+        let _ = sd_notify::notify(&[NotifyState::Watchdog]);
+    }
+}
