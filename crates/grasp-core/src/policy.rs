@@ -22,7 +22,6 @@ pub use verdict::{Answer, DEFERRED, Needs, PURGATORY, Remains, Verdict, Withdraw
 
 use crate::event::Event;
 use crate::maintainers::Standing;
-use crate::nip09::is_request;
 use crate::{Kind, Timestamp};
 
 /// What can be refused by a glance: run it before the signature is checked, which costs a thousand
@@ -81,25 +80,16 @@ fn still_wanted(event: &Event, facts: &Facts, rules: &Rules) -> Result<(), Reaso
         Some(Standing::Held) => return Err(Reason::ALREADY_HELD),
         None => {}
     }
-    if rules.respect_deletions {
-        not_erased(event, &facts.erased)?;
+    if rules.respect_deletions && facts.erased.deletes(event) {
+        return Err(Reason::DELETED);
+    }
+    if rules.respect_deletions && facts.erased.hides(event) {
+        return Err(Reason::VANISHED);
     }
     match &facts.current {
         Some(current) if current.rank.beats(&event.rank()) => Err(Reason::SUPERSEDED),
         _ => Ok(()),
     }
-}
-
-fn not_erased(event: &Event, erased: &Erased) -> Result<(), Reason> {
-    let reaches = |until: Option<Timestamp>| until.is_some_and(|until| event.created_at <= until);
-    let deleted = erased.id || (event.coordinate().is_some() && reaches(erased.coordinate_until));
-    if deleted && !is_request(event.kind) {
-        return Err(Reason::DELETED);
-    }
-    if reaches(erased.vanished_until) && event.kind != Kind::VANISH {
-        return Err(Reason::VANISHED);
-    }
-    Ok(())
 }
 
 fn by_subject(event: &Event, subject: &Subject, facts: &Facts, rules: &Rules) -> Verdict {

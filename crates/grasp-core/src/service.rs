@@ -74,6 +74,11 @@ impl Service {
         &self.base_path
     }
 
+    /// Is the public address a bare IP address, where TLS is not to be expected?
+    pub fn is_bare_address(&self) -> bool {
+        !matches!(self.authority.host, Host::Domain(_))
+    }
+
     /// `example.com/base`, for people.
     pub fn address(&self) -> String {
         format!("{}{}", self.authority, self.base_path)

@@ -105,6 +105,13 @@ struct Use {
     new_repositories: TokenBucket,
 }
 
+/// Connected addresses at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Crowd {
+    pub ips: usize,
+    pub crowded: usize,
+}
+
 #[derive(Debug)]
 pub struct Budgets {
     limits: Arc<Limits>,
@@ -179,6 +186,15 @@ impl Budgets {
         if let Some(used) = self.table.get_mut(&ip) {
             used.retained_bytes = used.retained_bytes.saturating_sub(bytes);
         }
+    }
+
+    /// How many addresses are connected, and how many of them with more than `threshold` sockets.
+    pub fn crowd(&self, threshold: u32) -> Crowd {
+        let connected = self.table.values().filter(|used| used.connections > 0);
+        connected.fold(Crowd::default(), |crowd, used| Crowd {
+            ips: crowd.ips + 1,
+            crowded: crowd.crowded + usize::from(used.connections > threshold),
+        })
     }
 
     /// One address's share, in the form a session asks for.
@@ -275,7 +291,9 @@ mod tests {
         assert_eq!(budgets.connect(ip), Ok(()));
         assert_eq!(budgets.connect(ip), Err(Refused::Connections(2)));
         assert_eq!(budgets.connect(key("203.0.113.8")), Ok(()));
+        assert_eq!(budgets.crowd(1), Crowd { ips: 2, crowded: 1 });
         budgets.disconnect(ip);
+        assert_eq!(budgets.crowd(1), Crowd { ips: 2, crowded: 0 });
         assert_eq!(budgets.connect(ip), Ok(()));
     }
 

@@ -14,7 +14,7 @@ pub mod subid;
 pub mod subscriptions;
 
 pub use bucket::{Rate, TokenBucket};
-pub use budgets::{Allowance, Budgets, IpKey, Loopback, Refused, Unlimited};
+pub use budgets::{Allowance, Budgets, Crowd, IpKey, Loopback, Refused, Unlimited};
 pub use limits::Limits;
 pub use message::{Addressee, ClientMessage, Malformed};
 pub use neg::{IdSet, Initiator, Reconciler};

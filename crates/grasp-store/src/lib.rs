@@ -1,6 +1,7 @@
 //! Events on disk. Blocking, without opinions: it keeps, replaces, buries and finds; whether an
 //! event is welcome is decided elsewhere. Invariant: what `write` returned `Ok` for is on the disk.
 
+mod counters;
 mod keys;
 mod lmdb;
 mod query;

@@ -1,6 +1,7 @@
 //! The LMDB environment: opening, growing, and the two kinds of transaction. LMDB syncs on every
 //! commit and keeps the previous state intact until then, so a kill leaves the old or the new.
 
+use crate::counters::Unsaved;
 use crate::space::Tables;
 use crate::view::{View, Viewed};
 use crate::write::Writing;
@@ -90,7 +91,10 @@ impl LmdbStore {
         let _open = self.gate.read();
         let mut txn = self.env.write_txn()?;
         let usage = self.usage_in(&txn)?;
-        work(&mut Writing { txn: &mut txn, tables: &self.tables, usage })?;
+        let unsaved = Unsaved::none();
+        let mut writing = Writing { txn: &mut txn, tables: &self.tables, usage, unsaved };
+        work(&mut writing)?;
+        writing.finish()?;
         Ok(txn.commit()?)
     }
 
@@ -145,6 +149,8 @@ impl EventStore for LmdbStore {
     }
 }
 
+static NOTHING: Unsaved = Unsaved::none();
+
 struct Reading<'s> {
     // Dropped before the gate is.
     txn: RoTxn<'s, WithoutTls>,
@@ -154,6 +160,6 @@ struct Reading<'s> {
 
 impl Viewed for Reading<'_> {
     fn view(&self) -> View<'_> {
-        View { txn: &self.txn, tables: self.tables }
+        View { txn: &self.txn, tables: self.tables, unsaved: &NOTHING }
     }
 }

@@ -1,5 +1,6 @@
 //! Reading, the same inside and outside of a write transaction.
 
+use crate::counters::{Counter, Unsaved};
 use crate::keys::{Entry, List, Position, expiry_of, kind_after_author};
 use crate::query::{self, Budget, Cursor, Hit, Progress};
 use crate::record::{Record, StoredEvent};
@@ -11,26 +12,16 @@ use grasp_core::terms::Term;
 use grasp_core::{Coordinate, Event, EventId, Kind, PubKey, Timestamp};
 use heed::RoTxn;
 
-pub(crate) const LAST_SERIAL: &[u8] = b"last-serial";
-
-pub(crate) fn kind_count_key(space: Space, kind: Kind) -> Vec<u8> {
-    [b"kind/", space.name().as_bytes(), b"/", &kind.0.to_be_bytes()].concat()
-}
-
-pub(crate) fn bytes_key(space: Space) -> Vec<u8> {
-    [b"bytes/", space.name().as_bytes()].concat()
-}
-
 #[derive(Clone, Copy)]
 pub(crate) struct View<'t> {
     pub(crate) txn: &'t RoTxn<'t>,
     pub(crate) tables: &'t Tables,
+    pub(crate) unsaved: &'t Unsaved,
 }
 
 impl<'t> View<'t> {
-    pub(crate) fn number(&self, key: &[u8]) -> Result<u64> {
-        let bytes = self.tables.meta.get(self.txn, key)?;
-        Ok(bytes.and_then(|b| b.try_into().ok()).map_or(0, u64::from_be_bytes))
+    pub(crate) fn number(&self, counter: Counter) -> Result<u64> {
+        self.unsaved.read(&self.tables.meta, self.txn, counter)
     }
 
     pub(crate) fn serial_of(&self, space: Space, id: &EventId) -> Result<Option<u64>> {
@@ -142,15 +133,15 @@ impl<T: Viewed> Snapshot for T {
     }
 
     fn bytes_in(&self, space: Space) -> Result<u64> {
-        self.view().number(&bytes_key(space))
+        self.view().number(Counter::Bytes(space))
     }
 
     fn events_of_kind(&self, space: Space, kind: Kind) -> Result<u64> {
-        self.view().number(&kind_count_key(space, kind))
+        self.view().number(Counter::Kind(space, kind))
     }
 
     fn last_serial(&self) -> Result<u64> {
-        self.view().number(LAST_SERIAL)
+        self.view().number(Counter::LastSerial)
     }
 
     fn needs_sweep(&self, now: Timestamp) -> Result<bool> {

@@ -1,11 +1,12 @@
 //! Writing inside one transaction: put, replace, remove, bury, sweep. All index entries of an
 //! event come and go together with it.
 
+use crate::counters::{Counter, Unsaved};
 use crate::keys::{Entry, List, Position, expiry_of};
 use crate::record::{Provenance, StoredEvent, encode};
 use crate::space::{Space, Tables};
 use crate::tombstones;
-use crate::view::{LAST_SERIAL, View, Viewed, bytes_key, kind_count_key};
+use crate::view::{View, Viewed};
 use crate::{Put, Result, Snapshot, StoreError, Transaction, Usage};
 use grasp_core::terms::{Term, terms};
 use grasp_core::{Coordinate, Event, EventId, Kind, PubKey, Timestamp, VerifiedEvent};
@@ -15,29 +16,23 @@ pub(crate) struct Writing<'t, 'e> {
     pub(crate) txn: &'t mut RwTxn<'e>,
     pub(crate) tables: &'t Tables,
     pub(crate) usage: Usage,
+    pub(crate) unsaved: Unsaved,
 }
 
 impl Viewed for Writing<'_, '_> {
     fn view(&self) -> View<'_> {
-        View { txn: self.txn, tables: self.tables }
+        View { txn: self.txn, tables: self.tables, unsaved: &self.unsaved }
     }
 }
 
 impl Writing<'_, '_> {
-    fn add(&mut self, key: &[u8], change: i64) -> Result<()> {
-        let number = self.view().number(key)?.saturating_add_signed(change);
-        self.tables.meta.put(self.txn, key, &number.to_be_bytes())?;
-        Ok(())
-    }
-
-    fn next_serial(&mut self) -> Result<u64> {
-        let serial = self.last_serial()? + 1;
-        self.tables.meta.put(self.txn, LAST_SERIAL, &serial.to_be_bytes())?;
-        Ok(serial)
+    /// The last thing before the commit.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        self.unsaved.save(&self.tables.meta, self.txn)
     }
 
     fn insert(&mut self, space: Space, event: &VerifiedEvent, from: &Provenance) -> Result<u64> {
-        let serial = self.next_serial()?;
+        let serial = self.last_serial()? + 1;
         let tables = *self.tables.of(space);
         let record = encode(event, from);
         tables.events.put(self.txn, &serial.to_be_bytes(), &record)?;
@@ -47,8 +42,9 @@ impl Writing<'_, '_> {
         for key in index_keys(event) {
             tables.index.put(self.txn, &key, &entry)?;
         }
-        self.add(&kind_count_key(space, event.kind), 1)?;
-        self.add(&bytes_key(space), signed(record.len()))?;
+        self.unsaved.add(Counter::LastSerial, 1);
+        self.unsaved.add(Counter::Kind(space, event.kind), 1);
+        self.unsaved.add(Counter::Bytes(space), signed(record.len()));
         Ok(serial)
     }
 
@@ -62,8 +58,8 @@ impl Writing<'_, '_> {
         for key in index_keys(&stored.event) {
             tables.index.delete(self.txn, &key)?;
         }
-        self.add(&kind_count_key(space, stored.event.kind), -1)?;
-        self.add(&bytes_key(space), -signed(len))?;
+        self.unsaved.add(Counter::Kind(space, stored.event.kind), -1);
+        self.unsaved.add(Counter::Bytes(space), -signed(len));
         Ok(stored)
     }
 

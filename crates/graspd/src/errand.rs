@@ -23,6 +23,14 @@ pub struct Errand {
     task: Task,
 }
 
+/// Names are separate for each purpose: a count may be called like a subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Purpose {
+    Query,
+    Count,
+    Reconcile,
+}
+
 #[derive(Debug)]
 enum Task {
     Query { hint: bool },
@@ -41,6 +49,7 @@ pub struct Reconciling {
 /// What came of a step.
 #[derive(Debug)]
 pub struct Step {
+    pub purpose: Purpose,
     pub sub: SubId,
     pub frames: Vec<String>,
     pub then: Then,
@@ -145,13 +154,21 @@ impl Errand {
         Self { sub, cursor, spent: Duration::ZERO, task }
     }
 
+    pub fn purpose(&self) -> Purpose {
+        match self.task {
+            Task::Query { .. } => Purpose::Query,
+            Task::Count { .. } => Purpose::Count,
+            Task::NegOpen { .. } | Task::NegMsg { .. } => Purpose::Reconcile,
+        }
+    }
+
     /// Runs one step; never longer than a page takes.
     pub fn step(mut self, store: &dyn EventStore, desk: &Desk) -> Step {
         let started = Instant::now();
         let mut frames = Vec::new();
         let progress = self.advance(store, desk.limits.neg_items_max, &mut frames);
         self.spent += started.elapsed();
-        let sub = self.sub.clone();
+        let (purpose, sub) = (self.purpose(), self.sub.clone());
         let then = match progress {
             Err(Trouble::NoRoom) => {
                 let why = "blocked: too many events are being reconciled; try again in a minute";
@@ -168,7 +185,7 @@ impl Errand {
             Ok(Progress::Paused) => Then::Again(self),
             Ok(Progress::Done) => self.finish(&mut frames, desk),
         };
-        Step { sub, frames, then }
+        Step { purpose, sub, frames, then }
     }
 
     fn advance(

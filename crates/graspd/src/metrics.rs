@@ -2,7 +2,9 @@
 //! so that no stranger can make the list grow.
 
 use grasp_core::Kind;
+use grasp_relay::Crowd;
 use prometheus::core::Collector;
+use prometheus::process_collector::ProcessCollector;
 use prometheus::{
     Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     Registry, TextEncoder,
@@ -16,8 +18,8 @@ pub struct Metrics {
     pub connections_active: IntGauge,
     pub connections_total: IntCounter,
     pub connection_seconds: Histogram,
-    pub unique_ips: IntGauge,
-    pub flagged_abusers: IntGauge,
+    unique_ips: IntGauge,
+    flagged_abusers: IntGauge,
     messages_received: IntCounterVec,
     messages_sent: IntCounterVec,
     events_received: IntCounterVec,
@@ -39,7 +41,9 @@ impl Metrics {
                 &["version", "commit"],
             )?,
         )?;
-        build.with_label_values(&[env!("CARGO_PKG_VERSION"), "unknown"]).set(1);
+        let commit = option_env!("GRASPD_COMMIT").unwrap_or("unknown");
+        build.with_label_values(&[env!("CARGO_PKG_VERSION"), commit]).set(1);
+        registry.register(Box::new(ProcessCollector::for_self()))?;
         let counter = |name: &str, help: &str| add(&registry, IntCounter::new(name, help)?);
         let gauge = |name: &str, help: &str| add(&registry, IntGauge::new(name, help)?);
         let counters = |name: &str, help: &str, labels: &[&str]| {
@@ -121,9 +125,11 @@ impl Metrics {
     }
 
     /// The whole page; figures that are counted elsewhere are handed in.
-    pub fn render(&self, uptime_secs: u64, repositories: u64) -> String {
+    pub fn render(&self, uptime_secs: u64, repositories: u64, crowd: Crowd) -> String {
         self.uptime.inc_by(uptime_secs.saturating_sub(self.uptime.get()));
         self.repositories.set(i64::try_from(repositories).unwrap_or(i64::MAX));
+        self.unique_ips.set(i64::try_from(crowd.ips).unwrap_or(i64::MAX));
+        self.flagged_abusers.set(i64::try_from(crowd.crowded).unwrap_or(i64::MAX));
         let mut page = Vec::new();
         // Writing to memory cannot fail, and the names were checked when they were registered.
         let _ = TextEncoder::new().encode(&self.registry.gather(), &mut page);
@@ -185,11 +191,13 @@ mod tests {
         metrics.message_received("[\"REQ\",\"x\",{}]");
         metrics.message_received("[\"\\\"} 1\\n evil\"]");
         metrics.message_sent("[\"EOSE\",\"x\"]");
-        let page = metrics.render(7, 3);
+        let page = metrics.render(7, 3, Crowd { ips: 2, crowded: 1 });
         for line in [
             "# TYPE ngit_uptime_seconds counter",
             "ngit_uptime_seconds 7",
             "ngit_repositories_total 3",
+            "ngit_websocket_unique_ips 2",
+            "ngit_websocket_flagged_abusers 1",
             "ngit_events_stored_total{kind=\"1621\"} 1",
             "ngit_events_rejected_total{kind=\"other\",reason=\"unrelated\"} 1",
             "ngit_websocket_messages_received_total{type=\"REQ\"} 1",
@@ -200,6 +208,9 @@ mod tests {
             assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
         }
         assert!(page.contains("ngit_build_info{commit="));
-        assert_eq!(metrics.render(9, 3).matches("ngit_uptime_seconds 9").count(), 1);
+        assert_eq!(
+            metrics.render(9, 3, Crowd::default()).matches("ngit_uptime_seconds 9").count(),
+            1
+        );
     }
 }

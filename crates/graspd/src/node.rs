@@ -56,6 +56,8 @@ pub struct NodeLimits {
     pub outbox_bytes_max: usize,
     pub ping_after: Duration,
     pub idle_timeout: Duration,
+    /// More sockets than this from one address are worth a look; nothing is refused for it.
+    pub crowded_connections: u32,
 }
 
 #[derive(Debug)]
@@ -79,7 +81,7 @@ impl Node {
     /// Starts all threads and tasks behind the port. The handles end once the node is dropped.
     pub fn start(
         config: &Config,
-        store: Arc<dyn EventStore>,
+        store: &Arc<dyn EventStore>,
         relay_key: PubKey,
     ) -> anyhow::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
         let relay = Arc::new(relay_limits(config));
@@ -93,7 +95,7 @@ impl Node {
         let budgets = Arc::new(Mutex::new(Budgets::new(Arc::clone(&relay), loopback)));
         let hub = Arc::new(Hub::starting_at(store.read()?.last_serial()?));
         let writer = Writer {
-            store: Arc::clone(&store),
+            store: Arc::clone(store),
             rules: Arc::clone(&rules),
             bounds: bounds(config),
             budgets: Arc::clone(&budgets),
@@ -118,6 +120,8 @@ impl Node {
                 outbox_bytes_max: config.relay.outbox_bytes_max,
                 ping_after: config.connections.ping_after,
                 idle_timeout: config.connections.idle_timeout,
+                crowded_connections: u32::try_from(config.metrics.connections_per_ip_suspicious)
+                    .unwrap_or(u32::MAX),
             },
             trusted_proxies: config.trusted_proxies.clone(),
             metrics_enabled: config.metrics.enabled,
@@ -125,7 +129,7 @@ impl Node {
             metrics,
             budgets,
             hub,
-            readers: Readers::start(&store, READER_THREADS)?,
+            readers: Readers::start(store, READER_THREADS)?,
             ingest,
             closing: CancellationToken::new(),
             tasks: TaskTracker::new(),

@@ -67,7 +67,7 @@ pub async fn run(mut config: Config) -> Result<()> {
         )
     })?;
     config.bound_to(listener.local_addr()?);
-    let (node, threads) = Node::start(&config, Arc::clone(&opened.store), opened.relay_key.public)?;
+    let (node, threads) = Node::start(&config, &opened.store, opened.relay_key.public)?;
     let accepting = tokio::spawn(accept::serve(listener, Arc::clone(&node), config.http.clone()));
     announce(&config, &opened.relay_key);
     let _ = sd_notify::notify(&[NotifyState::Ready]);

@@ -1,10 +1,11 @@
 //! What the shell looked up. Everything is as of now and about this one event; what is not known
 //! is left at its default, which never opens a door.
 
-use crate::Timestamp;
-use crate::event::Rank;
+use crate::event::{Event, Rank};
 use crate::id::{EventId, Oid, PubKey};
 use crate::maintainers::{Family, Standing};
+use crate::nip09::is_request;
+use crate::{Kind, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Clone)]
@@ -33,6 +34,26 @@ pub struct Erased {
     /// Its address was deleted, with every version up to then.
     pub coordinate_until: Option<Timestamp>,
     pub vanished_until: Option<Timestamp>,
+}
+
+impl Erased {
+    /// Do they reach this event? A request to delete or vanish cannot itself be deleted.
+    pub fn reaches(&self, event: &Event) -> bool {
+        self.deletes(event) || self.hides(event)
+    }
+
+    pub(super) fn deletes(&self, event: &Event) -> bool {
+        let by_address = event.coordinate().is_some() && covers(self.coordinate_until, event);
+        (self.id || by_address) && !is_request(event.kind)
+    }
+
+    pub(super) fn hides(&self, event: &Event) -> bool {
+        covers(self.vanished_until, event) && event.kind != Kind::VANISH
+    }
+}
+
+fn covers(until: Option<Timestamp>, event: &Event) -> bool {
+    until.is_some_and(|until| event.created_at <= until)
 }
 
 /// The newest version, served or held; served if any version is.

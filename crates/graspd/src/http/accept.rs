@@ -132,7 +132,9 @@ impl Context {
             }
             Route::Metrics if node.metrics_enabled => {
                 let figures = node.figures().await;
-                let page = node.metrics.render(node.uptime().as_secs(), figures.repositories);
+                let crowd = node.budgets.lock().crowd(node.limits.crowded_connections);
+                let page =
+                    node.metrics.render(node.uptime().as_secs(), figures.repositories, crowd);
                 respond::text(StatusCode::OK, metrics::CONTENT_TYPE, page)
             }
             Route::Health => respond::text(StatusCode::OK, "text/plain; charset=utf-8", "ok\n"),

@@ -20,12 +20,13 @@ impl std::fmt::Debug for Landing<'_> {
 pub fn landing(page: &Landing<'_>) -> String {
     let Landing { name, description, service, npub, events, repositories } = page;
     let address = escape(&service.address());
+    let tls = if service.is_bare_address() { "" } else { "s" };
     let body = format!(
         "<h1>{}</h1><p>{}</p>\
          <p>This is a <a href=\"https://ngit.dev/grasp\">GRASP</a> server: a Nostr relay and a git \
          host on one address. Repositories here belong to the people who sign them.</p>\
-         <dl><dt>Relay</dt><dd><code>wss://{address}</code></dd>\
-         <dt>Clone URL</dt><dd><code>https://{address}/&lt;npub&gt;/&lt;identifier&gt;.git</code></dd>\
+         <dl><dt>Relay</dt><dd><code>ws{tls}://{address}</code></dd>\
+         <dt>Clone URL</dt><dd><code>http{tls}://{address}/&lt;npub&gt;/&lt;identifier&gt;.git</code></dd>\
          <dt>Relay key</dt><dd><code>{}</code></dd>\
          <dt>Repositories</dt><dd>{repositories}</dd><dt>Events</dt><dd>{events}</dd></dl>",
         escape(name),

@@ -2,7 +2,7 @@
 //! the session asks for. One task, no locks held across a wait; at most one question to the store
 //! at a time, written out before the next is asked, so a slow reader slows only itself.
 
-use crate::errand::{Errand, Reconciling, Step, Then};
+use crate::errand::{Errand, Purpose, Reconciling, Step, Then};
 use crate::ingest::{Asker, Offer};
 use crate::node::Node;
 use crate::outbox::{Item, Outbox};
@@ -10,10 +10,11 @@ use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, close_code};
 use futures_util::SinkExt;
 use grasp_core::event::Forged;
 use grasp_core::policy::{Answer, Origin, precheck};
-use grasp_core::{Event, EventId};
+use grasp_core::{Event, EventId, Kind, Time};
 use grasp_relay::reply;
-use grasp_relay::{Action, ConnId, IpKey, Session, SubId};
+use grasp_relay::{Action, Allowance, Budgets, ConnId, IpKey, Refused, Session, SubId};
 use grasp_store::Provenance;
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,6 +38,25 @@ impl Asker for Outbox {
     }
 }
 
+/// This client's address and the budgets of all; locked for a moment at a time, never while text
+/// is parsed.
+struct Purse {
+    budgets: Arc<Mutex<Budgets>>,
+    ip: IpKey,
+}
+
+impl Allowance for Purse {
+    fn take_event(&mut self, kind: Kind, now: Time) -> Result<(), Refused> {
+        self.budgets.lock().take_event(self.ip, kind, now)
+    }
+    fn retain(&mut self, bytes: usize) -> Result<(), Refused> {
+        self.budgets.lock().retain(self.ip, bytes)
+    }
+    fn release(&mut self, bytes: usize) {
+        self.budgets.lock().release(self.ip, bytes);
+    }
+}
+
 /// The connection is over; there is nothing to say to anybody.
 #[derive(Debug)]
 struct Over;
@@ -49,12 +69,13 @@ pub struct Conversation {
     session: Session,
     conn: ConnId,
     ip: IpKey,
+    purse: Purse,
     outbox: Arc<Outbox>,
     in_flight: usize,
     errands: VecDeque<(u64, Errand)>,
     running: Option<Running>,
-    /// The errand or reconciliation that currently goes by a name; anything older is stale.
-    tickets: BTreeMap<SubId, u64>,
+    /// The query or reconciliation that currently goes by a name; anything older is stale.
+    tickets: BTreeMap<(Purpose, SubId), u64>,
     next_ticket: u64,
     reconciling: BTreeMap<SubId, Box<Reconciling>>,
     heard: Instant,
@@ -75,6 +96,7 @@ impl Conversation {
     pub fn new(node: Arc<Node>, socket: WebSocket, ip: IpKey, challenge: String) -> Self {
         let outbox = Arc::new(Outbox::new(node.limits.outbox_bytes_max));
         let conn = node.hub.join(Arc::clone(&outbox));
+        let purse = Purse { budgets: Arc::clone(&node.budgets), ip };
         let session =
             Session::new(Arc::clone(&node.limits.relay), Arc::clone(&node.service), challenge);
         Self {
@@ -83,6 +105,7 @@ impl Conversation {
             session,
             conn,
             ip,
+            purse,
             outbox,
             in_flight: 0,
             errands: VecDeque::new(),
@@ -98,7 +121,7 @@ impl Conversation {
         let started = Instant::now();
         let _ = self.talk().await;
         self.node.hub.leave(self.conn);
-        self.session.end(&mut self.node.budgets.lock().of(self.ip));
+        self.session.end(&mut self.purse);
         self.node.metrics.connection_seconds.observe(started.elapsed().as_secs_f64());
     }
 
@@ -126,8 +149,7 @@ impl Conversation {
             Message::Text(text) => {
                 self.node.metrics.message_received(&text);
                 let now = self.node.clock.now();
-                let mut budgets = self.node.budgets.lock();
-                self.session.handle_text(&text, now, &mut budgets.of(self.ip));
+                self.session.handle_text(&text, now, &mut self.purse);
             }
             Message::Binary(_) => self.session.handle_binary(),
             Message::Ping(_) | Message::Pong(_) => {}
@@ -155,7 +177,7 @@ impl Conversation {
                 Action::Unsubscribe { sub } => {
                     self.node.hub.unsubscribe(self.conn, &sub);
                     self.outbox.forget_skipped(&sub);
-                    self.tickets.remove(&sub);
+                    self.tickets.remove(&(Purpose::Query, sub));
                 }
                 Action::Count { sub, filters } => {
                     let now = self.node.clock.now().timestamp();
@@ -172,7 +194,7 @@ impl Conversation {
                 Action::NegMsg { sub, message } => self.go_on_reconciling(sub, message).await?,
                 Action::NegClose { sub } => {
                     self.reconciling.remove(&sub);
-                    self.tickets.remove(&sub);
+                    self.tickets.remove(&(Purpose::Reconcile, sub));
                 }
                 Action::Hangup(why) => {
                     self.close(close_code::POLICY, &why).await;
@@ -207,8 +229,16 @@ impl Conversation {
 
     fn enqueue(&mut self, errand: Errand) {
         self.next_ticket += 1;
-        self.tickets.insert(errand.sub.clone(), self.next_ticket);
+        if errand.purpose() != Purpose::Count {
+            self.tickets.insert((errand.purpose(), errand.sub.clone()), self.next_ticket);
+        }
         self.errands.push_back((self.next_ticket, errand));
+    }
+
+    /// Every count is answered; of queries and reconciliations only the newest of a name is.
+    fn is_current(&self, purpose: Purpose, sub: &SubId, ticket: u64) -> bool {
+        let newest = self.tickets.get(&(purpose, sub.clone()));
+        purpose == Purpose::Count || newest == Some(&ticket)
     }
 
     async fn go_on_reconciling(&mut self, sub: SubId, message: Vec<u8>) -> Flow {
@@ -218,7 +248,7 @@ impl Conversation {
             None => {
                 let why = "error: wait for NEG-MSG before you send the next one; start again";
                 self.session.neg_ended(&sub);
-                self.tickets.remove(&sub);
+                self.tickets.remove(&(Purpose::Reconcile, sub.clone()));
                 self.feed(reply::neg_err(&sub, why)).await?;
                 self.flush().await?;
             }
@@ -230,7 +260,7 @@ impl Conversation {
     fn start_errand(&mut self) {
         while self.running.is_none() {
             let Some((ticket, errand)) = self.errands.pop_front() else { return };
-            if self.tickets.get(&errand.sub) != Some(&ticket) {
+            if !self.is_current(errand.purpose(), &errand.sub, ticket) {
                 continue;
             }
             let desk = Arc::clone(&self.node.desk);
@@ -241,25 +271,27 @@ impl Conversation {
 
     async fn take_step(&mut self, step: Option<(u64, Step)>) -> Flow {
         let (ticket, step) = step.ok_or(Over)?;
-        if self.tickets.get(&step.sub) != Some(&ticket) {
+        let (purpose, sub) = (step.purpose, step.sub);
+        if !self.is_current(purpose, &sub, ticket) {
             return Ok(());
         }
-        let sub = step.sub;
         match step.then {
             Then::Again(errand) => self.errands.push_back((ticket, errand)),
             Then::Done => {
-                self.tickets.remove(&sub);
+                self.tickets.remove(&(purpose, sub));
             }
             Then::Closed => {
-                self.tickets.remove(&sub);
-                self.end_subscription(&sub);
+                if purpose == Purpose::Query {
+                    self.end_subscription(&sub);
+                }
+                self.tickets.remove(&(purpose, sub));
             }
             Then::Reconciling(reconciling) => {
                 self.reconciling.insert(sub, reconciling);
             }
             Then::NegEnded => {
-                self.tickets.remove(&sub);
                 self.session.neg_ended(&sub);
+                self.tickets.remove(&(purpose, sub));
             }
         }
         for frame in step.frames {
@@ -270,7 +302,7 @@ impl Conversation {
 
     fn end_subscription(&mut self, sub: &SubId) {
         self.node.hub.unsubscribe(self.conn, sub);
-        self.session.subscription_ended(sub, &mut self.node.budgets.lock().of(self.ip));
+        self.session.subscription_ended(sub, &mut self.purse);
     }
 
     async fn write_outbox(&mut self) -> Flow {
@@ -290,8 +322,8 @@ impl Conversation {
             }
         }
         for sub in drained.skipped {
-            self.tickets.remove(&sub);
             self.end_subscription(&sub);
+            self.tickets.remove(&(Purpose::Query, sub.clone()));
             let why = "error: you read too slowly and events were skipped; subscribe again";
             self.feed(reply::closed(&sub, why)).await?;
         }

@@ -1,4 +1,5 @@
-//! Gather, judge, apply: one event inside the writer's transaction.
+//! Gather, judge, apply: one event inside the writer's transaction. A refusal is decided before
+//! anything is changed, so it never leaves half of an effect behind.
 
 use super::gather::gather;
 use crate::hub::Fresh;
@@ -6,8 +7,8 @@ use grasp_core::nip09::{Deletion, Vanish};
 use grasp_core::policy::{
     Answer, Needs, Origin, Prefix, Reason, Remains, Rules, Subject, Verdict, Withdrawal, judge,
 };
-use grasp_core::{Kind, Time, Timestamp, VerifiedEvent};
-use grasp_store::{Provenance, Put, Result, SourceKind, Space, StoreError, Transaction};
+use grasp_core::{Kind, Time, VerifiedEvent};
+use grasp_store::{Provenance, Put, SourceKind, Space, StoreError, Transaction};
 use std::sync::Arc;
 
 /// How much may wait here; a full table refuses the newcomer and keeps what it promised.
@@ -25,6 +26,11 @@ pub(super) const SWEEP_MAX: usize = 2_000;
 /// Requests kept aside that one arrival may wake.
 const WOKEN_MAX: usize = 64;
 
+const STORE_FULL: Reason = Reason::new(
+    Prefix::Error,
+    "store-full",
+    "this server's disk budget is used up; events can be deleted but not added",
+);
 const HELD_FULL: Reason = Reason::new(
     Prefix::RateLimited,
     "held-full",
@@ -49,10 +55,18 @@ pub struct Admission {
     pub fresh: Vec<Fresh>,
 }
 
-impl Admission {
-    fn refused(reason: &Reason) -> Self {
-        let answer = Answer { ok: reason.is_ok(), text: reason.to_string() };
-        Self { answer, code: reason.code(), fresh: Vec::new() }
+/// Why an event goes no further: an answer for its sender, or a fault of ours.
+#[derive(Debug, thiserror::Error)]
+enum Stop {
+    #[error("{0}")]
+    Refused(Reason),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<Reason> for Stop {
+    fn from(reason: Reason) -> Self {
+        Self::Refused(reason)
     }
 }
 
@@ -68,7 +82,7 @@ pub(super) struct Clerk<'a> {
     pub(super) bounds: &'a Bounds,
     pub(super) now: Time,
     /// May this sender bring one more repository?
-    pub(super) new_repository: &'a mut dyn FnMut() -> std::result::Result<(), Reason>,
+    pub(super) new_repository: &'a mut dyn FnMut() -> Result<(), Reason>,
 }
 
 impl Clerk<'_> {
@@ -76,36 +90,45 @@ impl Clerk<'_> {
         &mut self,
         txn: &mut dyn Transaction,
         it: &Candidate<'_>,
-    ) -> Result<Admission> {
-        let admission = self.admit_one(txn, it)?;
-        let counts = matches!(admission.code, "accepted" | "withdrawn")
-            || admission.code.starts_with("held-");
-        if admission.answer.ok && counts { self.wake(txn, it, admission) } else { Ok(admission) }
+    ) -> Result<Admission, StoreError> {
+        let refused = |reason: &Reason| Admission {
+            answer: Answer { ok: reason.is_ok(), text: reason.to_string() },
+            code: reason.code(),
+            fresh: Vec::new(),
+        };
+        match self.decide(txn, it) {
+            Ok((verdict, mut fresh)) => {
+                if is_here(&verdict) {
+                    fresh.extend(self.wake(txn, it)?);
+                }
+                Ok(Admission { answer: verdict.answer(), code: verdict.code(), fresh })
+            }
+            Err(Stop::Refused(reason)) => Ok(refused(&reason)),
+            Err(Stop::Store(StoreError::Full { .. })) => Ok(refused(&STORE_FULL)),
+            Err(Stop::Store(error)) => Err(error),
+        }
     }
 
-    fn admit_one(&mut self, txn: &mut dyn Transaction, it: &Candidate<'_>) -> Result<Admission> {
-        let subject = match Subject::of(it.event, self.rules) {
-            Ok(subject) => subject,
-            Err(reason) => return Ok(Admission::refused(&reason)),
-        };
-        let facts = gather(txn, it.event, &subject, self.rules)?;
+    fn decide(
+        &mut self,
+        txn: &mut dyn Transaction,
+        it: &Candidate<'_>,
+    ) -> Result<(Verdict, Vec<Fresh>), Stop> {
         let origin = match it.from.source {
             SourceKind::Direct => Origin::Direct,
             _ => Origin::Sync,
         };
+        let subject = Subject::of(it.event, self.rules)?;
+        let facts = gather(txn, it.event, &subject, self.rules)?;
         let verdict = judge(it.event, &subject, &facts, self.rules, origin, self.now.timestamp());
-        let is_new_repository = matches!(subject, Subject::Announcement(_))
+        let is_new = matches!(subject, Subject::Announcement(_))
             && facts.current.is_none()
             && matches!(verdict, Verdict::Hold(Needs::GitData { .. }));
-        if is_new_repository && origin == Origin::Direct {
-            if let Err(reason) = (self.new_repository)() {
-                return Ok(Admission::refused(&reason));
-            }
+        if is_new && origin == Origin::Direct {
+            (self.new_repository)()?;
         }
-        match self.apply(txn, it, &subject, &verdict) {
-            Err(StoreError::Full { .. }) => Ok(Admission::refused(&FULL)),
-            applied => applied,
-        }
+        let fresh = self.apply(txn, it, &subject, &verdict)?;
+        Ok((verdict, fresh))
     }
 
     fn apply(
@@ -114,102 +137,51 @@ impl Clerk<'_> {
         it: &Candidate<'_>,
         subject: &Subject,
         verdict: &Verdict,
-    ) -> Result<Admission> {
-        let mut admission =
-            Admission { answer: verdict.answer(), code: verdict.code(), fresh: Vec::new() };
+    ) -> Result<Vec<Fresh>, Stop> {
         match verdict {
             Verdict::Accept => {
-                let acted = match subject {
-                    _ if !self.rules.respect_deletions => Ok(()),
+                match subject {
+                    _ if !self.rules.respect_deletions => {}
                     Subject::Deletion(deletion) => self.delete(txn, deletion)?,
                     Subject::Vanish(vanish) => vanish_author(txn, vanish)?,
-                    _ => Ok(()),
-                };
-                match acted {
-                    Ok(()) => admission.fresh.extend(serve(txn, it)?),
-                    Err(reason) => return Ok(Admission::refused(&reason)),
+                    _ => {}
                 }
+                Ok(serve(txn, it)?)
             }
-            Verdict::PassOn => {
-                admission.fresh.push(Fresh { serial: None, event: Arc::clone(it.event) });
-            }
-            Verdict::Hold(_) => match self.hold(txn, it)? {
-                Ok(()) => {}
-                Err(reason) => return Ok(Admission::refused(&reason)),
-            },
-            Verdict::Withdraw(withdrawal) => {
-                admission.fresh = self.withdraw(txn, it, withdrawal)?
-            }
-            Verdict::Defer => match self.set_aside(txn, it)? {
-                Ok(()) => {}
-                Err(reason) => return Ok(Admission::refused(&reason)),
-            },
-            Verdict::Reject(_) => {}
+            Verdict::PassOn => Ok(vec![Fresh { serial: None, event: Arc::clone(it.event) }]),
+            Verdict::Hold(_) => self.hold(txn, it),
+            Verdict::Withdraw(withdrawal) => Ok(withdraw(txn, it, withdrawal)?),
+            Verdict::Defer => self.set_aside(txn, it),
+            Verdict::Reject(_) => Ok(Vec::new()),
         }
-        Ok(admission)
     }
 
-    fn hold(
-        &self,
-        txn: &mut dyn Transaction,
-        it: &Candidate<'_>,
-    ) -> Result<std::result::Result<(), Reason>> {
+    fn hold(&self, txn: &mut dyn Transaction, it: &Candidate<'_>) -> Result<Vec<Fresh>, Stop> {
         let full = txn.events_in(Space::Held)? >= self.bounds.held_events_max
             || txn.bytes_in(Space::Held)? >= self.bounds.held_bytes_max;
         if full {
-            return Ok(Err(HELD_FULL));
+            return Err(HELD_FULL.into());
         }
         txn.put(Space::Held, it.event, it.from)?;
-        Ok(Ok(()))
+        Ok(Vec::new())
     }
 
-    fn set_aside(
-        &self,
-        txn: &mut dyn Transaction,
-        it: &Candidate<'_>,
-    ) -> Result<std::result::Result<(), Reason>> {
+    fn set_aside(&self, txn: &mut dyn Transaction, it: &Candidate<'_>) -> Result<Vec<Fresh>, Stop> {
         let full = txn.events_in(Space::Aside)? >= self.bounds.aside_events_max
             || txn.bytes_in(Space::Aside)? >= self.bounds.aside_bytes_max;
         if full {
-            return Ok(Err(ASIDE_FULL));
+            return Err(ASIDE_FULL.into());
         }
         txn.put(Space::Aside, it.event, it.from)?;
-        Ok(Ok(()))
+        Ok(Vec::new())
     }
 
-    /// NIP-09: own targets go, and what was named stays away, seen before or not.
-    fn delete(
-        &self,
-        txn: &mut dyn Transaction,
-        deletion: &Deletion,
-    ) -> Result<std::result::Result<(), Reason>> {
+    fn delete(&self, txn: &mut dyn Transaction, deletion: &Deletion) -> Result<(), Stop> {
         let max = self.bounds.burials_per_author_max;
         if txn.burials_by(&deletion.author, max)? + deletion.ids.len() > max {
-            return Ok(Err(BURIALS_FULL));
+            return Err(BURIALS_FULL.into());
         }
-        bury(txn, deletion)?;
-        Ok(Ok(()))
-    }
-
-    /// The owner left: the repository's announcement is no longer served.
-    fn withdraw(
-        &self,
-        txn: &mut dyn Transaction,
-        it: &Candidate<'_>,
-        withdrawal: &Withdrawal,
-    ) -> Result<Vec<Fresh>> {
-        let coordinate = withdrawal.repo.coordinate();
-        for space in [Space::Served, Space::Held] {
-            if let Some(current) = txn.current(space, &coordinate)? {
-                txn.remove(space, &current.event.id)?;
-            }
-        }
-        match withdrawal.remains {
-            Remains::Served => return serve(txn, it),
-            Remains::Held(_) => txn.put(Space::Held, it.event, it.from)?,
-            Remains::Aside(_) => txn.put(Space::Aside, it.event, it.from)?,
-        };
-        Ok(Vec::new())
+        Ok(bury(txn, deletion)?)
     }
 
     /// Something by this author is here now, so requests of theirs that were kept aside count.
@@ -217,21 +189,30 @@ impl Clerk<'_> {
         &mut self,
         txn: &mut dyn Transaction,
         it: &Candidate<'_>,
-        mut admission: Admission,
-    ) -> Result<Admission> {
-        if it.event.kind != Kind::DELETION && it.event.kind != Kind::VANISH {
-            let waiting = txn.by_author(Space::Aside, &it.event.pubkey, WOKEN_MAX)?;
-            let requests = waiting
-                .into_iter()
-                .filter(|w| matches!(w.event.kind, Kind::DELETION | Kind::VANISH));
-            for request in requests {
-                txn.remove(Space::Aside, &request.event.id)?;
-                let event = Arc::new(request.event);
-                let woken = Candidate { event: &event, from: &request.provenance };
-                admission.fresh.extend(self.admit_one(txn, &woken)?.fresh);
-            }
+    ) -> Result<Vec<Fresh>, StoreError> {
+        let is_request = |kind: Kind| matches!(kind, Kind::DELETION | Kind::VANISH);
+        if is_request(it.event.kind) {
+            return Ok(Vec::new());
         }
-        Ok(admission)
+        let mut fresh = Vec::new();
+        let waiting = txn.by_author(Space::Aside, &it.event.pubkey, WOKEN_MAX)?;
+        for request in waiting.into_iter().filter(|waiting| is_request(waiting.event.kind)) {
+            txn.remove(Space::Aside, &request.event.id)?;
+            let event = Arc::new(request.event);
+            let woken = Candidate { event: &event, from: &request.provenance };
+            fresh.extend(self.admit(txn, &woken)?.fresh);
+        }
+        Ok(fresh)
+    }
+}
+
+/// Has the event come to stay, served or held?
+fn is_here(verdict: &Verdict) -> bool {
+    let remains = |it: &Withdrawal| !matches!(it.remains, Remains::Aside(_));
+    match verdict {
+        Verdict::Accept | Verdict::Hold(_) => true,
+        Verdict::Withdraw(withdrawal) => remains(withdrawal),
+        Verdict::PassOn | Verdict::Defer | Verdict::Reject(_) => false,
     }
 }
 
@@ -241,28 +222,22 @@ pub fn import_one(
     txn: &mut dyn Transaction,
     event: &VerifiedEvent,
     from: &Provenance,
-) -> Result<bool> {
-    let erased = txn.erased(event)?;
-    let reaches = |until: Option<Timestamp>| until.is_some_and(|until| event.created_at <= until);
-    let gone = erased.id || reaches(erased.coordinate_until) || reaches(erased.vanished_until);
-    if gone || event.kind.is_ephemeral() {
+) -> Result<bool, StoreError> {
+    if txn.erased(event)?.reaches(event) || event.kind.is_ephemeral() {
         return Ok(false);
     }
-    if let Ok(deletion) = Deletion::parse(event)
-        && event.kind == Kind::DELETION
-    {
-        bury(txn, &deletion)?;
+    match (event.kind, Deletion::parse(event)) {
+        (Kind::DELETION, Ok(deletion)) => bury(txn, &deletion)?,
+        (Kind::VANISH, _) => {
+            vanish_author(txn, &Vanish { author: event.pubkey, at: event.created_at })?;
+        }
+        _ => {}
     }
     Ok(matches!(txn.put(Space::Served, event, from)?, Put::Stored { .. }))
 }
 
-const FULL: Reason = Reason::new(
-    Prefix::Error,
-    "store-full",
-    "this server's disk budget is used up; events can be deleted but not added",
-);
-
-fn bury(txn: &mut dyn Transaction, deletion: &Deletion) -> Result<()> {
+/// NIP-09: own targets go, and what was named stays away, seen before or not.
+fn bury(txn: &mut dyn Transaction, deletion: &Deletion) -> Result<(), StoreError> {
     for space in [Space::Served, Space::Held] {
         for id in &deletion.ids {
             if txn.get(space, id)?.is_some_and(|found| deletion.covers(&found.event)) {
@@ -285,16 +260,33 @@ fn bury(txn: &mut dyn Transaction, deletion: &Deletion) -> Result<()> {
     Ok(())
 }
 
-fn vanish_author(
-    txn: &mut dyn Transaction,
-    vanish: &Vanish,
-) -> Result<std::result::Result<(), Reason>> {
+fn vanish_author(txn: &mut dyn Transaction, vanish: &Vanish) -> Result<(), StoreError> {
     txn.bury_author(&vanish.author, vanish.at)?;
     txn.sweep_vanished(SWEEP_MAX)?;
-    Ok(Ok(()))
+    Ok(())
 }
 
-fn serve(txn: &mut dyn Transaction, it: &Candidate<'_>) -> Result<Vec<Fresh>> {
+/// The owner left: the repository's announcement is no longer served.
+fn withdraw(
+    txn: &mut dyn Transaction,
+    it: &Candidate<'_>,
+    withdrawal: &Withdrawal,
+) -> Result<Vec<Fresh>, StoreError> {
+    let coordinate = withdrawal.repo.coordinate();
+    for space in [Space::Served, Space::Held] {
+        if let Some(current) = txn.current(space, &coordinate)? {
+            txn.remove(space, &current.event.id)?;
+        }
+    }
+    match withdrawal.remains {
+        Remains::Served => return serve(txn, it),
+        Remains::Held(_) => txn.put(Space::Held, it.event, it.from)?,
+        Remains::Aside(_) => txn.put(Space::Aside, it.event, it.from)?,
+    };
+    Ok(Vec::new())
+}
+
+fn serve(txn: &mut dyn Transaction, it: &Candidate<'_>) -> Result<Vec<Fresh>, StoreError> {
     // A version that waited is over once a newer one is served.
     if let Some(coordinate) = it.event.coordinate() {
         let held = txn.current(Space::Held, &coordinate)?;
