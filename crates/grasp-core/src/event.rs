@@ -7,8 +7,11 @@ use crate::json::{push_array, push_string};
 use crate::{Kind, Timestamp};
 use bytes::Bytes;
 use secp256k1::{XOnlyPublicKey, schnorr};
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
+use std::fmt;
 use std::ops::Deref;
 
 /// One tag: a name and its values.
@@ -41,6 +44,7 @@ impl Tag {
 
 /// A structurally valid event. Nothing is known yet about its id and signature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Event {
     pub id: EventId,
     pub pubkey: PubKey,
@@ -49,6 +53,34 @@ pub struct Event {
     pub tags: Vec<Tag>,
     pub content: String,
     pub sig: Signature,
+}
+
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Event {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(ObjectOnly)
+    }
+}
+
+/// A derived parser also takes a bare array of values, which no other relay would and which is
+/// shorter than the canonical form.
+struct ObjectOnly;
+
+impl<'de> Visitor<'de> for ObjectOnly {
+    type Value = Event;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an event object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Event, A::Error> {
+        Event::deserialize(MapAccessDeserializer::new(map))
+    }
 }
 
 /// Why an event is not what it claims to be.

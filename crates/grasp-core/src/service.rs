@@ -32,7 +32,7 @@ impl Authority {
         let host = match url.host()?.to_owned() {
             Host::Domain(name) => {
                 let name = name.strip_suffix('.').unwrap_or(&name);
-                if name.is_empty() {
+                if name.is_empty() || name.ends_with('.') {
                     return None;
                 }
                 Host::Domain(name.to_owned())
@@ -237,7 +237,7 @@ mod tests {
         for good in ["git.example", "127.0.0.1:7334", "[::1]:7334", "GIT.example"] {
             assert!(Authority::parse(good).is_ok(), "{good}");
         }
-        for bad in ["", "http://x", "a/b", "a b", "u@h", "h:99999", ".", "a?b"] {
+        for bad in ["", "http://x", "a/b", "a b", "u@h", "h:99999", ".", "..", "h..", "a?b"] {
             assert!(Authority::parse(bad).is_err(), "{bad}");
         }
     }

@@ -63,26 +63,49 @@ impl Writing<'_, '_> {
         Ok(stored)
     }
 
-    /// Serials in one list up to a moment; at most `count_max`.
+    /// Serials in one list, up to a moment and of the kinds that `goes` names; at most `count_max`.
     fn serials(
         &self,
         space: Space,
         list: &List,
         until: Timestamp,
+        goes: fn(Kind) -> bool,
         count_max: usize,
     ) -> Result<Vec<u64>> {
         let mut serials = Vec::new();
         for row in self.view().list(space, list)? {
-            let (position, entry) = row?;
-            let stays = matches!(entry.kind, Kind::VANISH) || position.created_at() > until;
-            if !stays {
-                serials.push(entry.serial);
-            }
             if serials.len() == count_max {
                 break;
             }
+            let (position, entry) = row?;
+            if position.created_at() <= until && goes(entry.kind) {
+                serials.push(entry.serial);
+            }
         }
         Ok(serials)
+    }
+
+    /// Takes out events of a vanished author; returns how many went.
+    fn sweep_author(
+        &mut self,
+        author: &PubKey,
+        until: Timestamp,
+        count_max: usize,
+    ) -> Result<usize> {
+        let own: (List, fn(Kind) -> bool) = (List::author(author), |kind| kind != Kind::VANISH);
+        // Gift wraps are signed by throwaway keys: the vanished author is only addressed.
+        let wraps: (List, fn(Kind) -> bool) =
+            (List::term(&Term::tag(b'p', &author.to_hex())), |kind| kind == Kind::GIFT_WRAP);
+        let mut gone = 0;
+        for space in Space::ALL {
+            for (list, goes) in [&own, &wraps] {
+                for serial in self.serials(space, list, until, *goes, count_max - gone)? {
+                    self.take_out(space, serial)?;
+                    gone += 1;
+                }
+            }
+        }
+        Ok(gone)
     }
 
     fn expired_serials(&self, space: Space, now: Timestamp, max: usize) -> Result<Vec<u64>> {
@@ -162,24 +185,10 @@ impl Transaction for Writing<'_, '_> {
             else {
                 break;
             };
-            let before = gone;
-            // Gift wraps are signed by throwaway keys: the vanished author is only addressed.
-            let wraps = List::term(&Term::tag(b'p', &author.to_hex()));
-            for space in Space::ALL {
-                for serial in
-                    self.serials(space, &List::author(&author), until, count_max - gone)?
-                {
-                    self.take_out(space, serial)?;
-                    gone += 1;
-                }
-                for serial in self.serials(space, &wraps, until, count_max.saturating_sub(gone))? {
-                    if self.view().record(space, serial)?.kind() == Kind::GIFT_WRAP {
-                        self.take_out(space, serial)?;
-                        gone += 1;
-                    }
-                }
-            }
-            if gone < count_max || before == gone {
+            let left = count_max - gone;
+            let swept = self.sweep_author(&author, until, left)?;
+            gone += swept;
+            if swept < left {
                 tombstones::vanished(&self.tables.tombstones, self.txn, &author)?;
             }
         }

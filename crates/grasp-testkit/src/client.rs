@@ -32,15 +32,21 @@ impl Client {
 
     /// With more headers in the handshake, such as a proxy adds.
     pub async fn connect_with(url: &str, headers: &[(&str, &str)]) -> Self {
+        Self::try_connect(url, headers).await.expect("a WebSocket")
+    }
+
+    /// `None` if the server does not want to talk now.
+    pub async fn try_connect(url: &str, headers: &[(&str, &str)]) -> Option<Self> {
         let mut request = url.into_client_request().expect("a WebSocket URL");
         for (name, value) in headers {
             let name: HeaderName = name.parse().expect("a header name");
             let value: HeaderValue = value.parse().expect("a header value");
             request.headers_mut().append(name, value);
         }
-        let connecting = tokio_tungstenite::connect_async(request);
-        let (socket, _) = timeout(CAP, connecting).await.expect("in time").expect("a WebSocket");
-        Self { socket }
+        // Small messages go out at once.
+        let connecting = tokio_tungstenite::connect_async_with_config(request, None, true);
+        let (socket, _) = timeout(CAP, connecting).await.expect("in time").ok()?;
+        Some(Self { socket })
     }
 
     pub async fn say(&mut self, message: &Value) {

@@ -1,7 +1,5 @@
 //! People, events, servers and clients for tests and benchmarks: nouns with verbs, no tests of
 //! their own. Everything waits for facts; the caps on waiting only make a broken test fail.
-// Whoever uses this is a test, where a broken assumption ends in a panic with its reason.
-#![allow(clippy::panic)]
 #![allow(clippy::panic, reason = "a testkit tells a test that it failed by panicking")]
 
 mod author;

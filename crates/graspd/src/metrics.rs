@@ -120,10 +120,6 @@ impl Metrics {
         self.messages_sent.with_label_values(&[verb(text, &RELAY_VERBS)]).inc();
     }
 
-    pub fn live_event_sent(&self) {
-        self.messages_sent.with_label_values(&["EVENT"]).inc();
-    }
-
     /// The whole page; figures that are counted elsewhere are handed in.
     pub fn render(&self, uptime_secs: u64, repositories: u64, crowd: Crowd) -> String {
         self.uptime.inc_by(uptime_secs.saturating_sub(self.uptime.get()));

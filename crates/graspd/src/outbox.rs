@@ -10,7 +10,6 @@ use tokio::sync::Notify;
 
 #[derive(Debug)]
 pub enum Item {
-    Frame(String),
     /// The answer to an EVENT: gives its in-flight slot back once it is written.
     Ok(String),
     Live {

@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 /// Events of one client between its socket and the disk.
-const IN_FLIGHT_MAX: usize = 256;
+const IN_FLIGHT_MAX: usize = 1024;
 /// Questions of one client waiting their turn; beyond that its socket is not read.
 const ERRANDS_MAX: usize = 64;
 /// A helping that is not taken in this time means nobody is reading.
@@ -135,9 +135,10 @@ impl Conversation {
                 () = self.node.closing.cancelled() => return self.say_goodbye().await,
                 () = self.outbox.ready() => self.write_outbox().await?,
                 step = answer_of(&mut self.running) => self.take_step(step).await?,
-                message = self.socket.recv(), if has_room => {
-                    self.hear(message.ok_or(Over)?.map_err(|_| Over)?).await?;
-                }
+                message = self.socket.recv(), if has_room => match message.ok_or(Over)? {
+                    Ok(message) => self.hear(message).await?,
+                    Err(error) => return self.leave(&error).await,
+                },
                 _ = ping.tick() => self.check_pulse().await?,
             }
         }
@@ -309,15 +310,12 @@ impl Conversation {
         let drained = self.outbox.drain();
         for item in drained.items {
             match item {
-                Item::Frame(frame) => self.feed(frame).await?,
                 Item::Ok(frame) => {
                     self.in_flight = self.in_flight.saturating_sub(1);
                     self.feed(frame).await?;
                 }
                 Item::Live { sub, json } => {
-                    self.node.metrics.live_event_sent();
-                    let frame = reply::event(&sub, &json);
-                    self.socket.feed(text(frame)).await.map_err(|_| Over)?;
+                    self.feed(reply::event(&sub, &json)).await?;
                 }
             }
         }
@@ -382,6 +380,18 @@ impl Conversation {
             self.write_outbox().await?;
         }
         self.close(close_code::AWAY, "the server is stopping").await;
+        Err(Over)
+    }
+
+    /// After something that is no message; nothing can be read behind it.
+    async fn leave(&mut self, error: &axum::Error) -> Flow {
+        let why = error.to_string();
+        if why.contains("too long") {
+            let max = self.node.limits.relay.message_bytes_max;
+            self.close(close_code::SIZE, &format!("a message may have {max} bytes")).await;
+        } else {
+            self.close(close_code::PROTOCOL, &why).await;
+        }
         Err(Over)
     }
 

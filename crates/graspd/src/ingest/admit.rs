@@ -1,7 +1,7 @@
 //! Gather, judge, apply: one event inside the writer's transaction. A refusal is decided before
 //! anything is changed, so it never leaves half of an effect behind.
 
-use super::gather::gather;
+use super::gather::{gather, known};
 use crate::hub::Fresh;
 use grasp_core::nip09::{Deletion, Vanish};
 use grasp_core::policy::{
@@ -98,9 +98,15 @@ impl Clerk<'_> {
         };
         match self.decide(txn, it) {
             Ok((verdict, mut fresh)) => {
-                if is_here(&verdict) {
-                    fresh.extend(self.wake(txn, it)?);
+                let woken = if is_here(&verdict) { self.wake(txn, it)? } else { Vec::new() };
+                // A request that waited may be about this very event, which then never came.
+                if !woken.is_empty() && known(txn, it.event)?.is_none() {
+                    let vanished = txn.erased(it.event)?.vanished_until;
+                    let reached = vanished.is_some_and(|until| it.event.created_at <= until);
+                    let reason = if reached { Reason::VANISHED } else { Reason::DELETED };
+                    return Ok(Admission { fresh: woken, ..refused(&reason) });
                 }
+                fresh.extend(woken);
                 Ok(Admission { answer: verdict.answer(), code: verdict.code(), fresh })
             }
             Err(Stop::Refused(reason)) => Ok(refused(&reason)),

@@ -1,6 +1,6 @@
 //! The one door. Every event, from a client or elsewhere, walks the same way: cheap checks,
 //! verification on a lane of its own, then gather, judge and apply inside one durable transaction
-//! shared with its neighbours; after that its sender and its subscribers are told.
+//! shared with its neighbours; after that its subscribers are told, and then its sender.
 
 mod admit;
 mod gather;

@@ -1,11 +1,12 @@
 //! The writer's desk: one thread, one transaction per helping, answers only after the disk has it.
 
 use super::admit::{Admission, Bounds, Candidate, Clerk, SWEEP_MAX};
-use super::lanes::{Ingest, Sealed, Work};
+use super::lanes::{Asker, Ingest, Sealed, Work};
 use crate::clock::Clock;
 use crate::hub::{Fresh, Hub};
 use crate::metrics::Metrics;
 use crossbeam_channel::{Receiver, Sender, bounded};
+use grasp_core::EventId;
 use grasp_core::policy::{Answer, Prefix, Reason, Rules};
 use grasp_relay::{Budgets, IpKey};
 use grasp_store::{EventStore, StoreError, Transaction};
@@ -26,10 +27,19 @@ pub struct Writer {
 }
 
 /// Events per transaction: many share one sync, none waits long for its neighbours.
-const HELPING: usize = 512;
-const INBOX_LEN: usize = 1024;
+const HELPING: usize = 4096;
+const INBOX_LEN: usize = 4096;
 /// Batches of committed events not yet told to subscribers; beyond that the writer waits.
 const TELLER_LEN: usize = 64;
+
+/// What came of one committed event. Subscribers hear of it before its sender does: whoever was
+/// told yes finds the event with the very next question.
+struct News {
+    fresh: Vec<Fresh>,
+    asker: Arc<dyn Asker>,
+    id: EventId,
+    answer: Answer,
+}
 
 impl Writer {
     /// Starts the writer, the teller and `lanes` verification threads. Dropping the returned
@@ -47,7 +57,7 @@ impl Writer {
         Ok((ingest, vec![writing, telling]))
     }
 
-    fn run(self, mut inbox: mpsc::Receiver<Work>, teller: &Sender<Vec<Fresh>>) {
+    fn run(self, mut inbox: mpsc::Receiver<Work>, teller: &Sender<Vec<News>>) {
         let mut work = Vec::with_capacity(HELPING);
         while inbox.blocking_recv_many(&mut work, HELPING) > 0 {
             let mut batch = Vec::with_capacity(work.len());
@@ -61,7 +71,7 @@ impl Writer {
         }
     }
 
-    fn admit(&self, batch: &[Sealed], teller: &Sender<Vec<Fresh>>) {
+    fn admit(&self, batch: &[Sealed], teller: &Sender<Vec<News>>) {
         match self.commit(batch) {
             Ok(admissions) => self.report(batch, admissions, teller),
             Err(error) => match batch {
@@ -102,17 +112,14 @@ impl Writer {
             .map_err(|why| Reason::saying(Prefix::RateLimited, "new-repositories", why.to_string()))
     }
 
-    fn report(&self, batch: &[Sealed], admissions: Vec<Admission>, teller: &Sender<Vec<Fresh>>) {
-        let mut fresh = Vec::new();
-        for (sealed, admission) in batch.iter().zip(admissions) {
-            self.metrics.event_judged(sealed.event.kind, admission.answer.ok, admission.code);
-            sealed.asker.answer(&sealed.event.id, &admission.answer);
-            fresh.extend(admission.fresh);
-        }
-        if !fresh.is_empty() {
-            // The teller ends only after this thread does.
-            let _ = teller.send(fresh);
-        }
+    fn report(&self, batch: &[Sealed], admissions: Vec<Admission>, teller: &Sender<Vec<News>>) {
+        let news = batch.iter().zip(admissions).map(|(sealed, admission)| {
+            let Admission { answer, code, fresh } = admission;
+            self.metrics.event_judged(sealed.event.kind, answer.ok, code);
+            News { fresh, asker: Arc::clone(&sealed.asker), id: sealed.event.id, answer }
+        });
+        // The teller ends only after this thread does.
+        let _ = teller.send(news.collect());
     }
 
     fn fail(&self, sealed: &Sealed, error: &StoreError) {
@@ -140,8 +147,9 @@ impl Writer {
     }
 }
 
-fn tell(hub: &Hub, news: &Receiver<Vec<Fresh>>) {
-    for fresh in news {
+fn tell(hub: &Hub, news: &Receiver<Vec<News>>) {
+    for News { fresh, asker, id, answer } in news.iter().flatten() {
         hub.tell(&fresh);
+        asker.answer(&id, &answer);
     }
 }

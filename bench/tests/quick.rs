@@ -1,0 +1,32 @@
+//! The whole bench over tiny sizes against the real server, so that it never rots.
+
+use serde_json::Value;
+use std::process::Command;
+
+#[test]
+fn every_figure_of_the_report_can_still_be_measured() {
+    let bench = env!("CARGO_BIN_EXE_bench");
+    let output = Command::new(bench).args(["relay", "--quick", "--json"]).output().unwrap();
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{complaints}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    for topic in
+        ["schnorr", "ingest", "one publish", "query mix", "fan-out", "memory", "scan", "negentropy"]
+    {
+        let about_it: Vec<_> =
+            rows.iter().filter(|row| row["name"].as_str().unwrap().contains(topic)).collect();
+        assert!(!about_it.is_empty(), "nothing about {topic} in {report}");
+        assert!(about_it.iter().all(|row| row["figure"].as_f64().unwrap() > 0.0), "{about_it:?}");
+    }
+    assert_eq!(report["judged"], false, "tiny sizes say nothing about requirements");
+}
+
+#[test]
+fn a_word_it_does_not_know_is_refused_with_the_words_it_knows() {
+    let output = Command::new(env!("CARGO_BIN_EXE_bench")).args(["relay", "--qiuck"]).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(complaint.contains("--qiuck") && complaint.contains("--quick"), "{complaint}");
+}
