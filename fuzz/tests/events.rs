@@ -1,4 +1,5 @@
 //! Events: what is read is what is written, byte for byte, and ids are what everybody else computes.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use bolero::check;
 use grasp_core::{Event, Tag};

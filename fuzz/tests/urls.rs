@@ -1,4 +1,5 @@
 //! URLs from events: whatever they are, they mean us only if their host is ours.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use bolero::check;
 use grasp_core::service::{Authority, Service, percent_decoded};

@@ -50,11 +50,13 @@ impl Filter {
             || self.tags.values().any(Vec::is_empty)
     }
 
-    /// Roughly what it costs to keep this filter in memory.
+    /// Roughly what it costs to keep this filter in memory, with its place in an index of live
+    /// subscriptions.
     pub fn retained_bytes(&self) -> usize {
-        let len = |n: Option<usize>, each: usize| n.unwrap_or(0) * each;
-        let text: usize =
-            self.tags.values().flatten().map(|value| value.len() + size_of::<String>()).sum();
+        const INDEX_KEY: usize = 48;
+        let len = |n: Option<usize>, each: usize| n.unwrap_or(0) * (each + INDEX_KEY);
+        let values = self.tags.values().flatten();
+        let text: usize = values.map(|value| value.len() + size_of::<String>() + INDEX_KEY).sum();
         size_of::<Self>()
             + len(self.ids.as_ref().map(Vec::len), size_of::<EventId>())
             + len(self.authors.as_ref().map(Vec::len), size_of::<PubKey>())

@@ -249,6 +249,11 @@ pub struct Coordinate {
 }
 
 impl Coordinate {
+    /// Could any event ever be found there? A plainly replaceable kind has no identifier.
+    pub fn is_address(&self) -> bool {
+        self.kind.is_addressable() || (self.kind.is_replaceable() && self.identifier.is_empty())
+    }
+
     /// The repository this addresses, if it is an announcement with a servable identifier.
     pub fn repo(&self) -> Option<RepoId> {
         if self.kind != crate::Kind::ANNOUNCEMENT {

@@ -39,17 +39,22 @@ impl Deletion {
         let ids: BTreeSet<_> =
             event.tags_named("e").filter_map(|tag| tag.value()?.parse().ok()).collect();
         let named = event.tags_named("a").filter_map(|tag| tag.value()?.parse().ok());
-        let coordinates: BTreeSet<_> =
-            named.filter(|named: &Coordinate| named.pubkey == author).collect();
+        let own = |named: &Coordinate| named.pubkey == author && named.is_address();
+        let coordinates: BTreeSet<_> = named.filter(own).collect();
         if ids.is_empty() && coordinates.is_empty() {
             return Err(BadRequest::NoTarget);
         }
         Ok(Self { author, at: event.created_at, ids, coordinates })
     }
 
+    /// Does it take away an event that it names by id, of this author and kind?
+    pub fn covers_named(&self, author: &PubKey, kind: Kind) -> bool {
+        *author == self.author && !is_request(kind)
+    }
+
     /// Does this request take that event away?
     pub fn covers(&self, event: &Event) -> bool {
-        event.pubkey == self.author && !is_request(event.kind) && self.names(event)
+        self.covers_named(&event.pubkey, event.kind) && self.names(event)
     }
 
     fn names(&self, event: &Event) -> bool {

@@ -73,8 +73,9 @@ pub fn judge(
     verdict
 }
 
-/// Is it new, not taken back, and not behind a version we already have?
-fn still_wanted(event: &Event, facts: &Facts, rules: &Rules) -> Result<(), Reason> {
+/// Is it new, not taken back, and not behind a version we already have? Needs no `about`, so the
+/// shell asks this before it gathers the dearer facts.
+pub fn still_wanted(event: &Event, facts: &Facts, rules: &Rules) -> Result<(), Reason> {
     match facts.known {
         Some(Standing::Served) => return Err(Reason::ALREADY_HERE),
         Some(Standing::Held) => return Err(Reason::ALREADY_HELD),

@@ -50,6 +50,9 @@ pub struct TokenBucket {
     at: Time,
 }
 
+/// Smaller steps back are corrections that the true time soon catches up with.
+const STEP_BACK_MS_MAX: u64 = 10 * 60 * 1000;
+
 impl TokenBucket {
     /// Takes one token, or says how long to wait for it.
     pub fn take(&mut self, rate: &Rate, now: Time) -> Result<(), Duration> {
@@ -75,7 +78,9 @@ impl TokenBucket {
     fn drip(&mut self, rate: &Rate, now: Time) {
         let elapsed_ms = now.0.saturating_sub(self.at.0);
         self.used = self.used.saturating_sub(elapsed_ms.saturating_mul(u64::from(rate.tokens)));
-        self.at = self.at.max(now);
+        // A clock that was far ahead and is set right must not freeze the bucket until then.
+        let was_wrong = self.at.0.saturating_sub(now.0) > STEP_BACK_MS_MAX;
+        self.at = if was_wrong { now } else { self.at.max(now) };
     }
 }
 
@@ -97,6 +102,16 @@ mod tests {
         assert_eq!(wait, Duration::from_millis(50));
         assert!(bucket.take(&RATE, Time(start.0 + 49)).is_err());
         assert_eq!(bucket.take(&RATE, Time(start.0 + 50)), Ok(()));
+    }
+
+    #[test]
+    fn a_clock_that_was_a_day_ahead_does_not_freeze_the_bucket() {
+        let rate = Rate::per_minute(1, 1);
+        let mut bucket = TokenBucket::default();
+        let day = 86_400_000;
+        assert_eq!(bucket.take(&rate, Time(2 * day)), Ok(()));
+        assert!(bucket.take(&rate, Time(day)).is_err(), "the step itself grants nothing");
+        assert_eq!(bucket.take(&rate, Time(day + 60_000)), Ok(()));
     }
 
     #[test]

@@ -50,6 +50,13 @@ pub enum Put {
     Superseded,
 }
 
+/// What can be told of a stored event without parsing it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    pub author: PubKey,
+    pub kind: Kind,
+}
+
 /// How much of the disk budget is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
@@ -64,6 +71,11 @@ impl Usage {
 
     pub fn is_full(&self) -> bool {
         self.used_bytes >= self.budget_bytes / 100 * Self::FULL_PERCENT
+    }
+
+    /// Not even requests to delete fit any more.
+    pub fn is_overfull(&self) -> bool {
+        self.used_bytes >= self.budget_bytes
     }
 }
 
@@ -87,13 +99,21 @@ pub trait Snapshot {
     /// The newest events carrying a term, newest first.
     fn newest(&self, space: Space, term: &Term, count_max: usize) -> Result<Vec<StoredEvent>>;
     fn has_term(&self, space: Space, term: &Term) -> Result<bool>;
-    /// The kinds an author has written; none for an author who is not known.
-    fn kinds_of(&self, space: Space, author: &PubKey) -> Result<Vec<Kind>>;
-    /// Events of an author, grouped by kind.
+    /// Who wrote this event and what it is, without reading the event itself.
+    fn header(&self, space: Space, id: &EventId) -> Result<Option<Header>>;
+    /// The version that is current, by its place alone.
+    fn current_position(&self, space: Space, of: &Coordinate) -> Result<Option<Position>>;
+    /// The authors of the newest events carrying a term, newest first.
+    fn authors(&self, space: Space, term: &Term, count_max: usize) -> Result<Vec<PubKey>>;
+    fn has_author(&self, space: Space, author: &PubKey) -> Result<bool>;
+    /// Has this author written anything of a kind that is not among these few?
+    fn has_author_beyond(&self, space: Space, author: &PubKey, kinds: &[Kind]) -> Result<bool>;
+    /// An author's newest events of one kind, newest first.
     fn by_author(
         &self,
         space: Space,
         author: &PubKey,
+        kind: Kind,
         count_max: usize,
     ) -> Result<Vec<StoredEvent>>;
     /// What its author's earlier requests say about this event.
@@ -118,8 +138,8 @@ pub trait Snapshot {
 }
 
 pub trait Transaction: Snapshot {
-    /// Stores an event, replacing the version it beats. Refused when the budget is spent, unless
-    /// the event is a request to delete: those make room.
+    /// Stores an event, replacing the version it beats. Refused when the budget is spent; requests
+    /// to delete make room, so they may use the last of it.
     fn put(&mut self, space: Space, event: &VerifiedEvent, from: &Provenance) -> Result<Put>;
     fn remove(&mut self, space: Space, id: &EventId) -> Result<Option<StoredEvent>>;
     /// From now on this id by this author is deleted, known here or not.

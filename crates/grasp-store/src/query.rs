@@ -15,6 +15,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::ops::Bound;
+use std::sync::Arc;
 
 /// What the caller needs of each hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +52,7 @@ pub enum Progress {
 /// A query on its way. Results come newest first, lowest id first within a second, each once.
 #[derive(Debug, Clone)]
 pub struct Cursor {
+    filters: Arc<[Filter]>,
     legs: Vec<Leg>,
     want: Want,
     /// The last position looked at.
@@ -61,7 +63,8 @@ pub struct Cursor {
 
 #[derive(Debug, Clone)]
 struct Leg {
-    filter: Filter,
+    /// Which of the filters.
+    index: usize,
     plan: Plan,
     remaining: u64,
     state: LegState,
@@ -72,6 +75,8 @@ enum LegState {
     Running,
     /// The limit was reached and something older matches as well.
     Cut,
+    /// The limit was reached; whether anything older matches was not worth finding out.
+    Satisfied,
 }
 
 /// The index lists that together contain every match of a filter.
@@ -88,53 +93,76 @@ enum Plan {
 
 /// Tags that many unrelated events share; an author is a better way in.
 const COMMON_TAGS: &[u8] = b"tkKlL";
+/// Index lists read at once by one query; each costs about half a kilobyte and a seek per step. A
+/// filter that would need more is answered by a coarser plan and more checking.
+const STREAMS_MAX: usize = 20_000;
 /// Up to this many values of a second tag are looked up in the index instead of in the event.
 const PROBES_MAX: usize = 4;
 
 impl Plan {
-    fn of(filter: &Filter) -> Self {
-        let rarest = |common: bool| {
-            let of_sort = |letter: &u8| COMMON_TAGS.contains(letter) == common;
-            let tags = filter.tags.iter().filter(|(letter, _)| of_sort(letter));
-            tags.min_by_key(|(_, values)| values.len()).map(|(letter, _)| Plan::Tag(*letter))
-        };
+    /// The narrowest plan that opens no more than `streams_max` lists.
+    fn of(filter: &Filter, streams_max: usize) -> Self {
         if filter.is_void() {
             return Plan::Nothing;
         }
         if filter.ids.is_some() {
             return Plan::Ids;
         }
-        if let Some(plan) = rarest(false) {
-            return plan;
-        }
-        match (&filter.authors, &filter.kinds) {
-            (Some(_), Some(_)) => Plan::AuthorKinds,
-            (Some(_), None) => Plan::Authors,
-            (None, kinds) => rarest(true).unwrap_or(match kinds {
-                Some(_) => Plan::Kinds,
-                None => Plan::Time,
-            }),
-        }
+        let rarest = |common: bool| {
+            let of_sort = |letter: &u8| COMMON_TAGS.contains(letter) == common;
+            let tags = filter.tags.iter().filter(|(letter, _)| of_sort(letter));
+            let rarest = tags.min_by_key(|(_, values)| values.len());
+            rarest.map(|(letter, values)| (Plan::Tag(*letter), values.len()))
+        };
+        let authors = filter.authors.as_ref().map(Vec::len);
+        let kinds = filter.kinds.as_ref().map(Vec::len);
+        let both = authors.zip(kinds).map(|(a, k)| (Plan::AuthorKinds, a.saturating_mul(k)));
+        let narrowest_first = [
+            rarest(false),
+            both,
+            authors.map(|count| (Plan::Authors, count)),
+            rarest(true),
+            kinds.map(|count| (Plan::Kinds, count)),
+        ];
+        let mut fitting = narrowest_first.into_iter().flatten().filter(|(_, n)| *n <= streams_max);
+        fitting.next().map_or(Plan::Time, |(plan, _)| plan)
     }
 }
 
 impl Cursor {
     /// `serial_max` draws the line between stored and live: what was committed later is not ours.
-    pub fn new(filters: Vec<Filter>, want: Want, serial_max: u64, now: Timestamp) -> Self {
-        let leg = |filter: Filter| Leg {
-            plan: Plan::of(&filter),
+    pub fn new(filters: Arc<[Filter]>, want: Want, serial_max: u64, now: Timestamp) -> Self {
+        let streams_max = STREAMS_MAX / filters.len().max(1);
+        let leg = |(index, filter): (usize, &Filter)| Leg {
+            index,
+            plan: Plan::of(filter, streams_max),
             remaining: filter.limit.unwrap_or(u64::MAX),
             state: LegState::Running,
-            filter,
         };
         // `limit: 0` asks for nothing stored, so there is nothing to walk.
-        let legs = filters.into_iter().filter(|f| f.limit != Some(0)).map(leg).collect();
-        Self { legs, want, position: None, serial_max, now }
+        let stored = filters.iter().enumerate().filter(|(_, filter)| filter.limit != Some(0));
+        let legs = stored.map(leg).collect();
+        Self { filters, legs, want, position: None, serial_max, now }
     }
 
-    /// After the query is done: was any filter cut off by its limit?
-    pub fn has_more(&self) -> bool {
-        self.legs.iter().any(|leg| leg.state == LegState::Cut)
+    /// After the query is done: was any filter cut off by its limit? `None` if nobody looked.
+    pub fn has_more(&self) -> Option<bool> {
+        let any = |state| self.legs.iter().any(|leg| leg.state == state);
+        match (any(LegState::Cut), any(LegState::Satisfied)) {
+            (true, _) => Some(true),
+            (false, true) => None,
+            (false, false) => Some(false),
+        }
+    }
+
+    /// Everything asked for has been found. What a pause would go on looking for is only whether
+    /// there is more, so it stops here.
+    fn settle(&mut self) -> bool {
+        let satisfied = self.legs.iter().all(|leg| leg.remaining == 0);
+        for leg in self.legs.iter_mut().filter(|leg| satisfied && leg.state == LegState::Running) {
+            leg.state = LegState::Satisfied;
+        }
+        satisfied
     }
 }
 
@@ -165,7 +193,7 @@ pub(crate) fn advance(
             return Ok(Progress::Done);
         }
         if budget.steps == 0 || budget.bytes == 0 {
-            return Ok(Progress::Paused);
+            return Ok(if cursor.settle() { Progress::Done } else { Progress::Paused });
         }
     }
     Ok(Progress::Done)
@@ -178,11 +206,12 @@ fn wanted_by_any(
     found: &mut Candidate<'_>,
     budget: &mut Budget,
 ) -> Result<bool> {
-    let now = cursor.now;
+    let Cursor { filters, legs, now, .. } = cursor;
     let mut wanted = false;
     for index in hit_legs {
-        let Some(leg) = cursor.legs.get_mut(*index) else { continue };
-        if leg.state == LegState::Cut || !found.matches(leg, now, budget)? {
+        let Some(leg) = legs.get_mut(*index) else { continue };
+        let Some(filter) = filters.get(leg.index) else { continue };
+        if leg.state == LegState::Cut || !found.matches(filter, leg.plan, *now, budget)? {
             continue;
         }
         if leg.remaining == 0 {
@@ -214,8 +243,13 @@ impl<'t> Candidate<'t> {
     }
 
     /// Checks what the leg's lists did not already guarantee, cheapest first.
-    fn matches(&mut self, leg: &Leg, now: Timestamp, budget: &mut Budget) -> Result<bool> {
-        let filter = &leg.filter;
+    fn matches(
+        &mut self,
+        filter: &Filter,
+        plan: Plan,
+        now: Timestamp,
+        budget: &mut Budget,
+    ) -> Result<bool> {
         let created_at = self.position.created_at();
         let in_window = filter.since.is_none_or(|since| created_at >= since)
             && filter.until.is_none_or(|until| created_at <= until);
@@ -227,7 +261,7 @@ impl<'t> Candidate<'t> {
         if self.entry.expires && self.record()?.expires().is_some_and(|at| at <= now) {
             return Ok(false);
         }
-        let by_author = matches!(leg.plan, Plan::AuthorKinds | Plan::Authors);
+        let by_author = matches!(plan, Plan::AuthorKinds | Plan::Authors);
         if let Some(authors) = filter.authors.as_ref().filter(|_| !by_author) {
             budget.steps = budget.steps.saturating_sub(1);
             if authors.binary_search(&self.record()?.pubkey()).is_err() {
@@ -235,7 +269,7 @@ impl<'t> Candidate<'t> {
             }
         }
         for (letter, values) in &filter.tags {
-            if leg.plan != Plan::Tag(*letter) && !self.has_tag(*letter, values, budget)? {
+            if plan != Plan::Tag(*letter) && !self.has_tag(*letter, values, budget)? {
                 return Ok(false);
             }
         }
@@ -307,11 +341,18 @@ impl From<HeapEntry> for Entry {
 }
 
 impl<'t> Merge<'t> {
-    fn open(view: View<'t>, space: Space, cursor: &Cursor) -> Result<Self> {
+    fn open(view: View<'t>, space: Space, cursor: &mut Cursor) -> Result<Self> {
         let mut opener = Opener { view, space, after: cursor.position, streams: Vec::new() };
-        for (index, leg) in cursor.legs.iter().enumerate() {
-            if leg.state == LegState::Running {
-                opener.open(index, leg)?;
+        let running = |(_, leg): &(usize, &mut Leg)| leg.state == LegState::Running;
+        for (number, leg) in cursor.legs.iter_mut().enumerate().filter(running) {
+            let Some(filter) = cursor.filters.get(leg.index) else { continue };
+            let before = opener.streams.len();
+            opener.open(number, leg.plan, filter)?;
+            // Authors of thousands of kinds are found out only here.
+            if opener.streams.len() - before > STREAMS_MAX {
+                opener.streams.truncate(before);
+                leg.plan = Plan::Time;
+                opener.open(number, leg.plan, filter)?;
             }
         }
         let mut merge = Self { streams: opener.streams, heap: BinaryHeap::new() };
@@ -366,11 +407,10 @@ struct Opener<'t> {
 }
 
 impl Opener<'_> {
-    fn open(&mut self, index: usize, leg: &Leg) -> Result<()> {
-        let filter = &leg.filter;
+    fn open(&mut self, index: usize, plan: Plan, filter: &Filter) -> Result<()> {
         let kinds = filter.kinds.as_deref().unwrap_or_default();
         let authors = filter.authors.as_deref().unwrap_or_default();
-        match leg.plan {
+        match plan {
             Plan::Nothing => Ok(()),
             Plan::Ids => self.open_ids(index, filter),
             Plan::Time => self.open_list(index, filter, &List::time()),
@@ -386,9 +426,9 @@ impl Opener<'_> {
             }
             Plan::Authors => {
                 for author in authors {
-                    let kinds = self.view.kinds_of(self.space, author)?;
-                    let lists = kinds.iter().map(|k| List::author_kind(author, *k));
-                    self.open_lists(index, filter, lists)?;
+                    for kind in self.view.kinds_of(self.space, author)?.take(STREAMS_MAX + 1) {
+                        self.open_list(index, filter, &List::author_kind(author, kind?))?;
+                    }
                 }
                 Ok(())
             }

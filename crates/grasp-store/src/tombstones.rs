@@ -19,7 +19,7 @@ fn event_key(author: &PubKey, id: &EventId) -> Vec<u8> {
 }
 
 fn coordinate_key(of: &Coordinate) -> Vec<u8> {
-    [&[COORDINATE], Term::coordinate(of).0.as_slice()].concat()
+    [&[COORDINATE], of.pubkey.as_bytes().as_slice(), &Term::coordinate(of).0].concat()
 }
 
 fn author_key(class: u8, author: &PubKey) -> Vec<u8> {
@@ -58,8 +58,12 @@ pub(crate) fn burials_by(
     author: &PubKey,
     count_max: usize,
 ) -> Result<usize> {
-    let found = table.prefix_iter(txn, &author_key(EVENT, author))?;
-    Ok(found.take(count_max).count())
+    let mut count = 0;
+    for class in [EVENT, COORDINATE] {
+        let found = table.prefix_iter(txn, &author_key(class, author))?;
+        count += found.take(count_max - count).count();
+    }
+    Ok(count)
 }
 
 pub(crate) fn bury_event(

@@ -6,7 +6,7 @@ use crate::query::{self, Budget, Cursor, Hit, Progress};
 use crate::record::{Record, StoredEvent};
 use crate::space::{Space, Tables};
 use crate::tombstones;
-use crate::{Result, Snapshot, StoreError};
+use crate::{Header, Result, Snapshot, StoreError};
 use grasp_core::policy::Erased;
 use grasp_core::terms::Term;
 use grasp_core::{Coordinate, Event, EventId, Kind, PubKey, Timestamp};
@@ -51,20 +51,29 @@ impl<'t> View<'t> {
     }
 
     /// The kinds an author has written, found by skipping from one to the next.
-    pub(crate) fn kinds_of(&self, space: Space, author: &PubKey) -> Result<Vec<Kind>> {
-        let table = &self.tables.of(space).index;
-        let prefix = List::author(author);
-        let mut kinds = Vec::new();
+    pub(crate) fn kinds_of(
+        &self,
+        space: Space,
+        author: &PubKey,
+    ) -> Result<impl Iterator<Item = Result<Kind>> + use<'t>> {
+        let view = *self;
+        let author = *author;
         let mut from = Some(Kind(0));
-        while let Some(kind) = from {
-            let key = List::author_kind(author, kind);
-            let found = table.get_greater_than_or_equal_to(self.txn, key.as_bytes())?;
-            let own = found.map(|(key, _)| key).filter(|key| key.starts_with(prefix.as_bytes()));
-            let kind = own.and_then(kind_after_author);
-            kinds.extend(kind);
+        Ok(std::iter::from_fn(move || {
+            let next = view.kind_from(space, &author, from?).transpose();
+            let kind = next.as_ref().and_then(|next| next.as_ref().ok());
             from = kind.and_then(|kind| kind.0.checked_add(1)).map(Kind);
-        }
-        Ok(kinds)
+            next
+        }))
+    }
+
+    fn kind_from(&self, space: Space, author: &PubKey, kind: Kind) -> Result<Option<Kind>> {
+        let index = &self.tables.of(space).index;
+        let key = List::author_kind(author, kind);
+        let found = index.get_greater_than_or_equal_to(self.txn, key.as_bytes())?;
+        let prefix = List::author(author);
+        let own = found.map(|(key, _)| key).filter(|key| key.starts_with(prefix.as_bytes()));
+        Ok(own.and_then(kind_after_author))
     }
 
     pub(crate) fn event(&self, space: Space, serial: u64) -> Result<StoredEvent> {
@@ -104,17 +113,49 @@ impl<T: Viewed> Snapshot for T {
         self.view().list(space, &List::term(term))?.next().transpose().map(|row| row.is_some())
     }
 
-    fn kinds_of(&self, space: Space, author: &PubKey) -> Result<Vec<Kind>> {
-        self.view().kinds_of(space, author)
+    fn header(&self, space: Space, id: &EventId) -> Result<Option<Header>> {
+        let view = self.view();
+        let Some(serial) = view.serial_of(space, id)? else { return Ok(None) };
+        let record = view.record(space, serial)?;
+        Ok(Some(Header { author: record.pubkey(), kind: record.kind() }))
+    }
+
+    fn current_position(&self, space: Space, of: &Coordinate) -> Result<Option<Position>> {
+        let list = List::term(&Term::coordinate(of));
+        let first = self.view().list(space, &list)?.next().transpose()?;
+        Ok(first.map(|(position, _)| position))
+    }
+
+    fn authors(&self, space: Space, term: &Term, count_max: usize) -> Result<Vec<PubKey>> {
+        let view = self.view();
+        let rows = view.list(space, &List::term(term))?.take(count_max);
+        rows.map(|row| Ok(view.record(space, row?.1.serial)?.pubkey())).collect()
+    }
+
+    fn has_author(&self, space: Space, author: &PubKey) -> Result<bool> {
+        self.view().list(space, &List::author(author))?.next().transpose().map(|row| row.is_some())
+    }
+
+    fn has_author_beyond(&self, space: Space, author: &PubKey, kinds: &[Kind]) -> Result<bool> {
+        let view = self.view();
+        // One more kind than is excluded settles it.
+        let found = view.kinds_of(space, author)?.take(kinds.len() + 1);
+        for kind in found {
+            if !kinds.contains(&kind?) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn by_author(
         &self,
         space: Space,
         author: &PubKey,
+        kind: Kind,
         count_max: usize,
     ) -> Result<Vec<StoredEvent>> {
-        self.view().first_events(space, &List::author(author), count_max)
+        self.view().first_events(space, &List::author_kind(author, kind), count_max)
     }
 
     fn erased(&self, event: &Event) -> Result<Erased> {

@@ -140,7 +140,7 @@ fn index_keys(event: &Event) -> impl Iterator<Item = Vec<u8>> {
 impl Transaction for Writing<'_, '_> {
     fn put(&mut self, space: Space, event: &VerifiedEvent, from: &Provenance) -> Result<Put> {
         let makes_room = matches!(event.kind, Kind::DELETION | Kind::VANISH);
-        if self.usage.is_full() && !makes_room {
+        if self.usage.is_overfull() || (self.usage.is_full() && !makes_room) {
             let Usage { used_bytes: used, budget_bytes: budget, .. } = self.usage;
             return Err(StoreError::Full { used, budget });
         }

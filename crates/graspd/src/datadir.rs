@@ -7,13 +7,16 @@ use grasp_core::id::{decode_bech32, encode_bech32};
 use rustix::fs::{FlockOperation, flock};
 use secp256k1::{Keypair, SecretKey};
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 const MARKER: &str = "GRASPD_FORMAT";
 const LOCK: &str = "graspd.lock";
 const KEY: &str = "relay-owner.nsec";
+/// What may be found where a first start was cut short, and the two roots inside one another.
+const FIRST_FILES: [&str; 6] =
+    [LOCK, KEY, "relay-owner.partial", "GRASPD_FORMAT.partial", "git", "relay"];
 
 /// What a data root holds; each has a format of its own.
 #[derive(Debug, Clone, Copy)]
@@ -77,7 +80,7 @@ impl DataDir {
                 })?;
                 RelayKey::from_secret(secret)
             }
-            Err(_) if self.is_new => {
+            Err(why) if self.is_new && why.kind() == io::ErrorKind::NotFound => {
                 let key = RelayKey::generate()?;
                 let line = format!("{}\n", encode_bech32("nsec", &key.keypair.to_secret_bytes()));
                 write_durably(&path, line.as_bytes(), 0o600)?;
@@ -137,7 +140,8 @@ fn check_marker(path: &Path, root: Root) -> Result<bool> {
     }
     for entry in fs::read_dir(path).with_context(|| format!("cannot list {}", path.display()))? {
         let name = entry?.file_name();
-        if name != LOCK && name != KEY && name != "git" && name != "relay" {
+        let is_ours = FIRST_FILES.iter().any(|ours| name == *ours);
+        if !is_ours {
             bail!(
                 "{} is not empty and was not made by graspd (found `{}`). \
                  Choose an empty directory; graspd does not adopt another server's data",
@@ -163,7 +167,7 @@ fn lock(path: &Path) -> Result<File> {
 
 /// Whole or not at all, and on the disk when it returns.
 fn write_durably(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
-    let write = || -> std::io::Result<()> {
+    let write = || -> io::Result<()> {
         let partial = path.with_extension("partial");
         let mut file =
             OpenOptions::new().create(true).truncate(true).write(true).mode(mode).open(&partial)?;

@@ -18,6 +18,8 @@ const INDEX_PAGE: Budget = Budget { steps: 100_000, bytes: usize::MAX };
 #[derive(Debug)]
 pub struct Errand {
     pub sub: SubId,
+    /// What waiting for its turn costs in memory.
+    pub bytes: usize,
     cursor: Cursor,
     spent: Duration,
     task: Task,
@@ -121,17 +123,15 @@ impl Drop for Share {
 
 impl Errand {
     /// The stored part of a REQ, up to the serial at which its live part began.
-    pub fn query(sub: SubId, filters: &[Filter], serial_max: u64, now: Timestamp) -> Self {
+    pub fn query(sub: SubId, filters: Arc<[Filter]>, serial_max: u64, now: Timestamp) -> Self {
         // A live-only filter says nothing about what is older, so neither does the hint.
         let hint = filters.iter().all(|filter| filter.limit != Some(0));
-        let cursor = Cursor::new(filters.to_vec(), Want::Bodies, serial_max, now);
-        Self { sub, cursor, spent: Duration::ZERO, task: Task::Query { hint } }
+        Self::walk(sub, filters, Want::Bodies, Task::Query { hint }, serial_max, now)
     }
 
     pub fn count(sub: SubId, filters: Vec<Filter>, serial_max: u64, now: Timestamp) -> Self {
         let unlimited = filters.into_iter().map(|f| Filter { limit: None, ..f }).collect();
-        let cursor = Cursor::new(unlimited, Want::Positions, serial_max, now);
-        Self { sub, cursor, spent: Duration::ZERO, task: Task::Count { found: 0 } }
+        Self::walk(sub, unlimited, Want::Positions, Task::Count { found: 0 }, serial_max, now)
     }
 
     pub fn neg_open(
@@ -142,16 +142,31 @@ impl Errand {
         now: Timestamp,
         desk: &Desk,
     ) -> Self {
-        let cursor = Cursor::new(vec![filter], Want::Positions, serial_max, now);
         let share = Share { pool: Arc::clone(&desk.neg_items), taken: 0 };
         let task = Task::NegOpen { items: Vec::new(), share, message };
-        Self { sub, cursor, spent: Duration::ZERO, task }
+        Self::walk(sub, [filter].into(), Want::Positions, task, serial_max, now)
     }
 
     pub fn neg_msg(sub: SubId, reconciling: Box<Reconciling>, message: Vec<u8>) -> Self {
-        let cursor = Cursor::new(Vec::new(), Want::Positions, 0, Timestamp(0));
         let task = Task::NegMsg { reconciling, message };
-        Self { sub, cursor, spent: Duration::ZERO, task }
+        Self::walk(sub, [].into(), Want::Positions, task, 0, Timestamp(0))
+    }
+
+    fn walk(
+        sub: SubId,
+        filters: Arc<[Filter]>,
+        want: Want,
+        task: Task,
+        serial_max: u64,
+        now: Timestamp,
+    ) -> Self {
+        let message = match &task {
+            Task::NegOpen { message, .. } | Task::NegMsg { message, .. } => message.len(),
+            Task::Query { .. } | Task::Count { .. } => 0,
+        };
+        let bytes = filters.iter().map(Filter::retained_bytes).sum::<usize>() + message;
+        let cursor = Cursor::new(filters, want, serial_max, now);
+        Self { sub, cursor, bytes, spent: Duration::ZERO, task }
     }
 
     pub fn purpose(&self) -> Purpose {
@@ -225,10 +240,8 @@ impl Errand {
     fn finish(self, frames: &mut Vec<String>, desk: &Desk) -> Then {
         match self.task {
             Task::Query { hint } => {
-                let hint = hint.then_some(match self.cursor.has_more() {
-                    true => Hint::More,
-                    false => Hint::Finish,
-                });
+                let more = self.cursor.has_more().filter(|_| hint);
+                let hint = more.map(|more| if more { Hint::More } else { Hint::Finish });
                 frames.push(reply::eose(&self.sub, hint));
                 Then::Done
             }

@@ -5,8 +5,10 @@ use crate::cli::Stream;
 use crate::clock::Clock;
 use crate::config::{Backend, Config};
 use crate::ingest::import_one;
+use crate::node::rules;
 use crate::serve;
 use anyhow::{Context, Result, bail};
+use grasp_core::policy::Rules;
 use grasp_core::{Event, Filter, VerifiedEvent};
 use grasp_store::{Budget, Cursor, EventStore, Progress, Provenance, Space, Want};
 use std::fs::File;
@@ -32,6 +34,7 @@ pub fn import(config: &Config, from: &Stream) -> Result<()> {
             File::open(path).with_context(|| format!("cannot read {}", path.display()))?,
         )),
     };
+    let rules = rules(config, opened.relay_key.public);
     let mut tally = Tally::default();
     let mut helping = Vec::with_capacity(HELPING);
     for (number, line) in (1_u64..).zip(lines.lines()) {
@@ -49,10 +52,10 @@ pub fn import(config: &Config, from: &Stream) -> Result<()> {
             }
         }
         if helping.len() == HELPING {
-            store(&*opened.store, &mut helping, &mut tally)?;
+            store(&*opened.store, &rules, &mut helping, &mut tally)?;
         }
     }
-    store(&*opened.store, &mut helping, &mut tally)?;
+    store(&*opened.store, &rules, &mut helping, &mut tally)?;
     let Tally { imported, already, refused } = tally;
     eprintln!(
         "{imported} events imported, {already} were already here or outdated, {refused} refused"
@@ -74,7 +77,7 @@ pub fn export(config: &Config, to: &Stream, filters: &[Filter]) -> Result<()> {
     let everything = [Filter::default()];
     let filters = if filters.is_empty() { everything.as_slice() } else { filters };
     let now = Clock::default().now().timestamp();
-    let mut cursor = Cursor::new(filters.to_vec(), Want::Bodies, u64::MAX, now);
+    let mut cursor = Cursor::new(filters.into(), Want::Bodies, u64::MAX, now);
     let mut exported = 0_u64;
     loop {
         let mut written = Ok(());
@@ -110,6 +113,7 @@ fn verified(line: &str) -> Result<VerifiedEvent, String> {
 
 fn store(
     store: &dyn EventStore,
+    rules: &Rules,
     helping: &mut Vec<VerifiedEvent>,
     tally: &mut Tally,
 ) -> Result<()> {
@@ -118,7 +122,7 @@ fn store(
     store.write(&mut |txn| {
         imported = 0;
         for event in &*helping {
-            imported += u64::from(import_one(txn, event, &from)?);
+            imported += u64::from(import_one(txn, event, &from, rules)?);
         }
         Ok(())
     })?;

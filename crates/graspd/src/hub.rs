@@ -54,7 +54,7 @@ impl Hub {
     pub fn subscribe(&self, conn: ConnId, sub: SubId, filters: Arc<[Filter]>) -> u64 {
         let mut inner = self.inner.lock();
         if let Some(outbox) = inner.outboxes.get(&conn) {
-            outbox.forget_skipped(&sub);
+            outbox.forget(&sub);
         }
         inner.subscriptions.insert(conn, sub, filters);
         inner.told_serial

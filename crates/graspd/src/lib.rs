@@ -14,3 +14,4 @@ pub mod node;
 pub mod outbox;
 pub mod readers;
 pub mod serve;
+pub mod threads;

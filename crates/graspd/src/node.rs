@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::errand::{Desk, Pool};
 use crate::hub::Hub;
-use crate::ingest::{Bounds, Ingest, Writer};
+use crate::ingest::{Bounds, Ingest, Writer, withdraw_blacklisted};
 use crate::metrics::Metrics;
 use crate::readers::Readers;
 use grasp_core::policy::Rules;
@@ -14,8 +14,8 @@ use grasp_relay::{Budgets, IpKey, Limits, Loopback, Rate, Refused};
 use grasp_store::{EventStore, Space};
 use ipnet::IpNet;
 use parking_lot::Mutex;
-use std::fs::File;
-use std::io::Read;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::rand::{GetRandomFlags, getrandom};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -86,6 +86,10 @@ impl Node {
     ) -> anyhow::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
         let relay = Arc::new(relay_limits(config));
         let rules = Arc::new(rules(config, relay_key));
+        let withdrawn = withdraw_blacklisted(&**store, &rules)?;
+        if withdrawn > 0 {
+            tracing::info!(withdrawn, "blacklisted repositories are no longer served");
+        }
         let clock = Arc::new(Clock::default());
         let metrics = Arc::new(Metrics::new()?);
         let loopback = match config.trusted_proxies.is_empty() {
@@ -192,10 +196,10 @@ impl Node {
 
     /// What a client signs to prove who it is; new for every connection.
     pub fn challenge(&self) -> String {
-        let mut bytes = [0; 16];
-        // Without randomness nobody can be told apart by a challenge, so nobody is: an all-zero
-        // challenge still has to be signed for this relay and this minute.
-        let _ = File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut bytes));
+        let mut bytes = [0_u8; 16];
+        // Never fails for so few bytes once the machine is up, and then only the challenge is weak:
+        // it still has to be signed for this relay and this minute.
+        let _ = getrandom(&mut bytes, GetRandomFlags::empty());
         grasp_core::id::hex_encode(&bytes)
     }
 }
@@ -297,7 +301,8 @@ fn relay_limits(config: &Config) -> Limits {
     }
 }
 
-fn rules(config: &Config, relay_key: PubKey) -> Rules {
+/// The acceptance policy's part of the configuration.
+pub fn rules(config: &Config, relay_key: PubKey) -> Rules {
     Rules {
         service: config.service.clone(),
         maintainer_rule: config.policy.maintainer_rule,
@@ -359,9 +364,12 @@ fn verify_threads(config: &Config) -> usize {
     }
 }
 
-/// All descriptors but a reserve for files and emergencies.
+/// All descriptors but a reserve for files and emergencies. The soft limit is only a default meant
+/// for old programs, so it is raised to the hard one.
 fn descriptors_for_sockets(config: &Config) -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let limit = if raised.is_ok() { maximum } else { current };
     let limit = limit.unwrap_or(u64::MAX);
     let reserve = limit / 100 * config.connections.descriptor_reserve_percent;
     usize::try_from(limit - reserve).unwrap_or(usize::MAX)

@@ -52,17 +52,19 @@ impl Outbox {
 
     /// Answers are few by construction (the in-flight limit), so they are never refused.
     pub fn answer(&self, id: &EventId, accepted: bool, message: &str) {
-        self.push(Item::Ok(reply::ok(id, accepted, message)));
+        self.push(Item::Ok(reply::ok(id, accepted, message)), 0);
     }
 
     /// An answer to an event that was not what it claimed to be; the conversation counts these.
     pub fn answer_forged(&self, id: &EventId, message: &str) {
-        self.queue.lock().forged += 1;
-        self.answer(id, false, message);
+        self.push(Item::Ok(reply::ok(id, false, message)), 1);
     }
 
-    fn push(&self, item: Item) {
-        self.queue.lock().items.push_back(item);
+    fn push(&self, item: Item, forged: u32) {
+        let mut queue = self.queue.lock();
+        queue.items.push_back(item);
+        queue.forged += forged;
+        drop(queue);
         self.ready.notify_one();
     }
 
@@ -115,8 +117,19 @@ impl Outbox {
         Drained { items, skipped, forged: std::mem::take(&mut queue.forged) }
     }
 
-    pub fn forget_skipped(&self, sub: &SubId) {
-        self.queue.lock().skipped.remove(sub);
+    /// The subscription is over or begins anew: what was queued for the old one is not sent.
+    pub fn forget(&self, sub: &SubId) {
+        let mut queue = self.queue.lock();
+        queue.skipped.remove(sub);
+        let mut freed = 0;
+        queue.items.retain(|item| match item {
+            Item::Live { sub: of, json } if of == sub => {
+                freed += json.len() + ITEM_BYTES;
+                false
+            }
+            _ => true,
+        });
+        queue.live_bytes = queue.live_bytes.saturating_sub(freed);
     }
 }
 

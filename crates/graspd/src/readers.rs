@@ -1,6 +1,7 @@
 //! A few threads that read the store, so that a cold page never stalls the network. A connection
 //! has at most one question here at a time, which is what bounds the queue.
 
+use crate::threads::essential;
 use crossbeam_channel::{Sender, unbounded};
 use grasp_store::EventStore;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ impl Readers {
         let (jobs, inbox) = unbounded::<Job>();
         for number in 0..threads.max(1) {
             let (inbox, store) = (inbox.clone(), Arc::clone(store));
-            let thread = std::thread::Builder::new().name(format!("read-{number}"));
-            thread.spawn(move || inbox.iter().for_each(|job| job(&*store)))?;
+            let read = move || inbox.iter().for_each(|job| job(&*store));
+            essential(&format!("read-{number}"), read)?;
         }
         Ok(Self { jobs })
     }

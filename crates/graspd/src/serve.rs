@@ -7,7 +7,7 @@ use crate::node::Node;
 use anyhow::{Context, Result};
 use grasp_store::{EventStore, LmdbStore, Options, in_memory};
 use sd_notify::NotifyState;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -95,36 +95,44 @@ pub async fn run(mut config: Config) -> Result<()> {
     Ok(())
 }
 
-/// Plain words for whoever started this, and what to do next.
+/// Plain words for whoever started this, and what to do next. A closed standard output is no
+/// reason to stop.
 fn announce(config: &Config, key: &RelayKey) {
+    let _ = greet(&mut io::stdout().lock(), config, key);
+    for note in &config.notes {
+        tracing::warn!("{note}");
+    }
+}
+
+fn greet(out: &mut impl Write, config: &Config, key: &RelayKey) -> io::Result<()> {
     let address = config.service.address();
     let (version, npub) = (env!("CARGO_PKG_VERSION"), key.public.to_npub());
     let data = match config.backend {
         Backend::Memory => "in memory; nothing is kept after this process ends".to_owned(),
         Backend::Lmdb => config.relay_data_path.display().to_string(),
     };
-    println!(
+    writeln!(
+        out,
         "graspd {version} is running: a Nostr relay for git repositories (GRASP).\n\
          \n\
          \x20 relay   ws://{address}\n\
          \x20 page    http://{address}/\n\
          \x20 events  {data}\n\
          \x20 key     {npub}\n"
-    );
+    )?;
     if config.bind_address.ip().is_loopback() {
-        println!(
+        writeln!(
+            out,
             "Only this machine can reach it. To let others in, put a TLS proxy in front and set\n\
              NGIT_DOMAIN to the public name and NGIT_TRUSTED_PROXY_CIDRS to the proxy's address.\n"
-        );
+        )?;
     }
-    println!(
+    writeln!(
+        out,
         "Next: announce a repository that lists ws://{address} as relay and\n\
          http://{address}/<npub>/<identifier>.git as clone URL.\n\
          Settings: `graspd config print`, `graspd --help`. Stop with Ctrl-C."
-    );
-    for note in &config.notes {
-        tracing::warn!("{note}");
-    }
+    )
 }
 
 /// Tells systemd that we are alive, if it asked to be told.

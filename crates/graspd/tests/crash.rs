@@ -99,6 +99,23 @@ async fn a_first_start_cut_short_at_any_point_can_be_repeated() {
     assert!(answer.ok, "{answer:?}");
 }
 
+#[tokio::test]
+async fn files_left_half_written_by_a_first_start_are_no_strangers() {
+    let home = common::home(&[]);
+    for (directory, file) in [
+        ("relay", "relay-owner.partial"),
+        ("relay", "GRASPD_FORMAT.partial"),
+        ("git", "GRASPD_FORMAT.partial"),
+    ] {
+        let directory = home.path().join(directory);
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join(file), "gr").unwrap();
+    }
+    let server = home.serve().await;
+    assert!(server.home().relay_path().join("relay-owner.nsec").exists());
+    assert!(!server.home().relay_path().join("relay-owner.partial").exists());
+}
+
 /// Publishes as fast as it can until the line is dead, telling of each yes.
 async fn publishes(url: String, author: Author, acme: Repository, tell: UnboundedSender<EventId>) {
     let (mut sink, mut stream) = Client::connect(&url).await.socket.split();

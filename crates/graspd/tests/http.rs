@@ -240,6 +240,24 @@ async fn a_full_house_turns_websockets_away_politely() {
 }
 
 #[tokio::test]
+async fn an_address_with_too_many_connections_is_turned_away_at_the_door() {
+    // Somebody else is the proxy, so this machine is counted like any other.
+    let server =
+        server(&[("NGIT_TRUSTED_PROXY_CIDRS", "10.0.0.0/8"), ("NGIT_MAX_CONNECTIONS_PER_IP", "2")])
+            .await;
+    let first = Client::connect(&server.url()).await;
+    let _second = Client::connect(&server.url()).await;
+    let forwarded = [("X-Forwarded-For", "203.0.113.1")];
+    let page = at(&server, "GET", "/", &forwarded).await;
+    assert_eq!(page.status, 503, "a stranger's word about addresses counts for nothing");
+    assert!(page.body.contains("2 open connections"), "{}", page.body);
+    assert_eq!(page.header("access-control-allow-origin"), Some("*"));
+    assert!(page.header("retry-after").is_some());
+    drop(first);
+    grasp_testkit::until("room again", || async { get(&server, "/").await.status == 200 }).await;
+}
+
+#[tokio::test]
 async fn a_connection_may_be_used_again_but_not_for_ever() {
     use tokio::io::AsyncWriteExt;
     let home = home(&[("NGIT_HTTP_MAX_REQUESTS_PER_CONNECTION", "3")]);

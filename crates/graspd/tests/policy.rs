@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{THEN, acme, alice, bob, deletion, grasp_list, server, serving};
+use common::{THEN, acme, alice, bob, deletion, grasp_list, home, server, serving};
 use grasp_core::{Kind, VerifiedEvent};
 use grasp_testkit::{Author, Client, Draft, Repository, Server};
 use serde_json::json;
@@ -128,6 +128,20 @@ async fn what_is_spoken_of_here_is_welcome_when_it_comes() {
     assert!(client.publishes(&alice().signs(quoting)).await.accepted());
     assert!(client.publishes(&note).await.accepted());
     assert_eq!(client.asks(&[json!({"kinds": [1]})]).await, [note.id]);
+}
+
+#[tokio::test]
+async fn an_identifier_may_contain_colons_and_is_compared_whole() {
+    let odd = Repository::new(alice(), "a:b:c");
+    let home = home(&[]);
+    home.imports(&[odd.announcement(THEN)]).await;
+    let server = home.serve().await;
+    let mut client = Client::connect(&server.url()).await;
+    assert!(client.publishes(&odd.issue(&bob(), THEN, "here")).await.accepted());
+    for other in ["a", "a:b", "a:b:", "a:b:c:", "A:B:C", "b:c"] {
+        let issue = Repository::new(alice(), other).issue(&bob(), THEN, "elsewhere");
+        assert!(client.publishes(&issue).await.refused("restricted:"), "{other}");
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Kind 30618: where an author says the branches and tags are. Values git could misread never
 //! become an `Oid` or a `RefName`; a state with one of them can be kept but never be fulfilled.
 
-use crate::event::{Event, Tag};
+use crate::event::{Event, Rank, Tag};
 use crate::id::{BadName, Identifier, Oid, PubKey, RefName};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,6 +44,20 @@ impl State {
     pub fn objects(&self) -> BTreeSet<Oid> {
         self.refs.values().copied().collect()
     }
+}
+
+/// The state that governs a view: the preferred one by its members, among those that name objects.
+/// States by others, however new, do not count for this view.
+pub fn governing<'a>(
+    states: impl IntoIterator<Item = (&'a State, Rank)>,
+    members: &BTreeSet<PubKey>,
+) -> Option<&'a State> {
+    let counts = |state: &State| members.contains(&state.author) && state.names_objects();
+    let candidates = states.into_iter().filter(|(state, _)| counts(state));
+    let preferred = |best: (&'a State, Rank), next: (&'a State, Rank)| {
+        if next.1.beats(&best.1) { next } else { best }
+    };
+    candidates.reduce(preferred).map(|(state, _)| state)
 }
 
 /// Branch and tag entries, the first of each name, without peeled (`^{}`) and symbolic ones. A

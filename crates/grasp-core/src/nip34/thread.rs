@@ -91,14 +91,8 @@ impl References {
 
     fn add_coordinate(&mut self, text: &str) {
         let Ok(coordinate) = text.parse::<Coordinate>() else { return };
-        if is_address(&coordinate) && !self.coordinates.contains(&coordinate) {
+        if coordinate.is_address() && !self.coordinates.contains(&coordinate) {
             self.coordinates.push(coordinate);
         }
     }
-}
-
-/// Could any event ever be found there? A plainly replaceable kind is addressed as `kind:pubkey:`.
-fn is_address(coordinate: &Coordinate) -> bool {
-    let Coordinate { kind, identifier, .. } = coordinate;
-    kind.is_addressable() || (kind.is_replaceable() && identifier.is_empty())
 }

@@ -66,7 +66,8 @@ fn exception(
     rules: &Rules,
 ) -> Option<Grant> {
     let owner = it.repo.owner;
-    let replaced = current.filter(|_| !facts.hosted);
+    // One that asks to be hosted is no exception, whatever was here before it.
+    let replaced = current.filter(|_| !facts.hosted && !it.lists(&rules.service));
     let replaced = replaced.map(|known| Grant { view: owner, standing: known.standing });
     let counts = it.roles.author_active
         || current.is_some()

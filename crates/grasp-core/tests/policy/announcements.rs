@@ -239,6 +239,8 @@ fn lists_of_the_operator_apply_in_order() {
         check_under("P 2.1 blacklist", &asks, &nothing_known(), &black(other), "held-git-data");
         check_under("P 2.1 whitelist", &asks, &nothing_known(), &white(own), "held-git-data");
         check_under("P 2.1 whitelist", &asks, &nothing_known(), &white(other), "not-whitelisted");
+        let before = kept(&asks, Served);
+        check_under("P 2.1 row 2, a later list", &asks, &before, &white(other), "not-whitelisted");
     }
     let plain = announces('a');
     check_under(

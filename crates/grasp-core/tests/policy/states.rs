@@ -4,6 +4,7 @@ use crate::world::*;
 use grasp_core::event::Event;
 use grasp_core::maintainers::Standing::{Held, Served};
 use grasp_core::nip34::State;
+use grasp_core::nip34::state::governing;
 use grasp_core::policy::*;
 
 fn about(text: &str) -> Facts {
@@ -169,4 +170,27 @@ fn what_gave_up_waiting_does_not_come_back_by_sync() {
 fn a_state_needs_a_servable_identifier() {
     check("N 1.2", &event(30618, 'a'), &about("a:"), "bad-identifier");
     check("N 2", &event(30618, 'a').tag(&["d", "../x"]), &about("a:"), "bad-identifier");
+}
+
+#[test]
+fn a_view_follows_the_preferred_state_of_its_members_only() {
+    let parse = |event: &Event| (State::parse(event).unwrap(), event.rank());
+    let at = |name: char, seconds: u64, id: u8| {
+        let mut event = states(name).tag(&["refs/heads/main", OID]);
+        event.created_at = grasp_core::Timestamp(seconds);
+        event.id = grasp_core::EventId::from_bytes([id; 32]);
+        parse(&event)
+    };
+    let mut empty = states('a');
+    empty.created_at = grasp_core::Timestamp(9);
+    let all = [at('a', 1, 1), at('b', 2, 9), at('b', 2, 3), at('z', 5, 1), parse(&empty)];
+    let refs = || all.iter().map(|(state, rank)| (state, *rank));
+    let members = |names: &str| names.chars().map(who).collect();
+    let author = |names: &str| governing(refs(), &members(names)).map(|state| state.author);
+    assert_eq!(author("ab"), Some(who('b')), "N 1.5 the latest by a member");
+    assert_eq!(author("a"), Some(who('a')), "D 2 one that names no object never governs");
+    assert_eq!(author("c"), None, "N 1.5 nobody's state, nobody's refs");
+    let ties: Vec<_> = refs().filter(|(state, _)| state.author == who('b')).collect();
+    let lower = ties.iter().min_by_key(|(_, rank)| rank.id).unwrap().0;
+    assert!(std::ptr::eq(governing(ties.clone(), &members("b")).unwrap(), lower), "N 1.2 ties");
 }

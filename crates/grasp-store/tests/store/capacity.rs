@@ -1,7 +1,10 @@
 use crate::world::{Draft, Verbs, boundless, event, numbered, received, temporary, who};
-use grasp_core::{Event, Filter, Timestamp};
+use grasp_core::{Event, Filter, Kind, Timestamp};
 use grasp_store::{Cursor, EventStore, LmdbStore, Options, Space, StoreError, Want, in_memory};
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// More large events than one mebibyte can hold.
+const PLENTY: u64 = 1_000;
 
 fn large(author: char, number: u64) -> Event {
     let mut it = numbered(1, author, number, number);
@@ -39,7 +42,7 @@ fn the_map_grows_from_almost_nothing_while_others_read() {
 fn read_whole(store: &LmdbStore, seen: usize) -> usize {
     let snapshot = store.read().unwrap();
     let mut cursor =
-        Cursor::new(vec![Filter::default()], Want::Bodies, u64::MAX, Timestamp(1_000_000));
+        Cursor::new([Filter::default()].into(), Want::Bodies, u64::MAX, Timestamp(1_000_000));
     let mut found = 0;
     let mut sink = |hit: grasp_store::Hit<'_>| {
         assert!(hit.json.len() > 2_700);
@@ -64,7 +67,7 @@ fn one_transaction_may_need_many_times_the_map() {
 fn full_store() -> (LmdbStore, Vec<Event>) {
     let store = in_memory(&Options { budget_bytes: 1 << 20, ..Options::default() }).unwrap();
     let mut stored = Vec::new();
-    for number in 0.. {
+    for number in 0..PLENTY {
         let next = large('a', number);
         match try_put(&store, &next) {
             Ok(()) => stored.push(next),
@@ -76,7 +79,7 @@ fn full_store() -> (LmdbStore, Vec<Event>) {
             Err(other) => panic!("{other}"),
         }
     }
-    unreachable!()
+    panic!("{PLENTY} events fit into one mebibyte")
 }
 
 fn try_put(store: &LmdbStore, event: &Event) -> grasp_store::Result<()> {
@@ -104,6 +107,25 @@ fn a_full_store_refuses_events_and_still_takes_requests_to_delete() {
 }
 
 #[test]
+fn requests_to_delete_may_use_the_last_of_the_budget_and_no_more() {
+    let (store, stored) = full_store();
+    let request = |number| {
+        let mut request = large('a', number);
+        request.kind = Kind::DELETION;
+        request.id = request.hash();
+        request
+    };
+    let refused = (0..PLENTY).map(|n| try_put(&store, &request(n))).find_map(Result::err);
+    assert!(matches!(refused, Some(StoreError::Full { used, budget }) if used >= budget));
+    let usage = store.usage().unwrap();
+    assert!(usage.is_overfull() && usage.used_bytes < usage.budget_bytes * 11 / 10, "{usage:?}");
+    for event in &stored {
+        assert!(store.remove(event), "removal never needs room");
+    }
+    try_put(&store, &large('b', 1)).unwrap();
+}
+
+#[test]
 fn room_that_was_made_can_be_used_again() {
     let (store, stored) = full_store();
     let (gone, kept) = stored.split_at(stored.len() / 2);
@@ -112,7 +134,7 @@ fn room_that_was_made_can_be_used_again() {
     }
     assert!(!store.usage().unwrap().is_full());
     let mut again = 0;
-    while try_put(&store, &large('b', again)).is_ok() {
+    while again < PLENTY && try_put(&store, &large('b', again)).is_ok() {
         again += 1;
     }
     let (again, gone) = (usize::try_from(again).unwrap(), gone.len());

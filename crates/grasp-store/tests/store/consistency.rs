@@ -2,8 +2,11 @@
 
 use crate::world::{Disk, Draft, NOW, Verbs, event, who};
 use grasp_core::terms::{Term, terms};
-use grasp_core::{EventId, Filter, Kind, Time, Timestamp, VerifiedEvent};
-use grasp_store::{EventStore, LmdbStore, Position, Provenance, Put, Snapshot, SourceKind, Space};
+use grasp_core::{EventId, Filter, Kind, PubKey, Time, Timestamp, VerifiedEvent};
+use grasp_store::{
+    EventStore, LmdbStore, Position, Provenance, Put, Result, Snapshot, SourceKind, Space,
+    Transaction,
+};
 use grasp_testkit::Random;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -109,24 +112,37 @@ fn remove_some(store: &LmdbStore, model: &mut Model, random: &mut Random) {
 
 fn sweep_expired(store: &LmdbStore, model: &mut Model, random: &mut Random) {
     let now = Timestamp(random.below(100));
-    while store.read().unwrap().needs_sweep(now).unwrap() {
-        store.change(|txn| txn.sweep_expired(now, 3).map(|_| ()));
-    }
+    sweep(store, now, |txn| txn.sweep_expired(now, 3));
     for shelf in &mut model.shelves {
         shelf.retain(|_, (event, _)| event.expiration().is_none_or(|at| at > now));
     }
 }
 
+/// In small steps until nothing is left to do.
+fn sweep(
+    store: &LmdbStore,
+    now: Timestamp,
+    mut step: impl FnMut(&mut dyn Transaction) -> Result<usize>,
+) {
+    let needed = || store.read().unwrap().needs_sweep(now).unwrap();
+    for _ in 0..1_000 {
+        if !needed() {
+            return;
+        }
+        store.change(|txn| step(txn).map(|_| ()));
+    }
+    panic!("a sweep without end");
+}
+
 fn vanish(store: &LmdbStore, model: &mut Model, random: &mut Random) {
     let (author, until) = (*random.pick(AUTHORS), random.below(25));
     store.change(|txn| txn.bury_author(&who(author), Timestamp(until)));
-    while store.read().unwrap().needs_sweep(Timestamp(0)).unwrap() {
-        store.change(|txn| {
-            txn.sweep_expired(Timestamp(0), 100)?;
-            assert!(txn.sweep_vanished(4)? <= 4);
-            Ok(())
-        });
-    }
+    sweep(store, Timestamp(0), |txn| {
+        txn.sweep_expired(Timestamp(0), 100)?;
+        let gone = txn.sweep_vanished(4)?;
+        assert!(gone <= 4, "{gone}");
+        Ok(gone)
+    });
     let key = who(author);
     let is_gone = |event: &VerifiedEvent| {
         let wrapped = event.kind == Kind::GIFT_WRAP
@@ -188,21 +204,33 @@ fn check_lookups(snapshot: &dyn Snapshot, space: Space, shelf: &Shelf, ever: &[V
         let kept = shelf.get(&Position::new(event.created_at, &event.id));
         let found = snapshot.get(space, &event.id).unwrap();
         assert_eq!(snapshot.contains(space, &event.id).unwrap(), kept.is_some());
+        let header = snapshot.header(space, &event.id).unwrap();
+        let header = header.map(|header| (header.author, header.kind));
+        assert_eq!(header, kept.map(|(event, _)| (event.pubkey, event.kind)));
         let found = found.map(|found| (found.event.json().clone(), found.provenance));
         assert_eq!(found, kept.map(|(event, from)| (event.json().clone(), from.clone())));
         if let Some(address) = event.coordinate() {
             let current = shelf.values().find(|(e, _)| e.coordinate().as_ref() == Some(&address));
             let found = snapshot.current(space, &address).unwrap();
-            assert_eq!(found.map(|found| found.event.id), current.map(|(event, _)| event.id));
+            let current = current.map(|(event, _)| event.id);
+            assert_eq!(found.map(|found| found.event.id), current);
+            let position = snapshot.current_position(space, &address).unwrap();
+            assert_eq!(position.map(|position| position.id()), current);
         }
     }
     for author in AUTHORS.iter().copied().map(who) {
         let own = || shelf.values().filter(|(event, _)| event.pubkey == author);
         let kinds: BTreeSet<Kind> = own().map(|(event, _)| event.kind).collect();
-        assert!(snapshot.kinds_of(space, &author).unwrap().iter().eq(&kinds));
-        let found = snapshot.by_author(space, &author, usize::MAX).unwrap();
-        let found: BTreeSet<EventId> = found.iter().map(|found| found.event.id).collect();
-        assert_eq!(found, own().map(|(event, _)| event.id).collect());
+        assert_eq!(snapshot.has_author(space, &author).unwrap(), !kinds.is_empty());
+        for kind in KINDS.iter().copied().map(Kind) {
+            let found = snapshot.by_author(space, &author, kind, usize::MAX).unwrap();
+            let found: Vec<EventId> = found.iter().map(|found| found.event.id).collect();
+            let of_kind = own().filter(|(event, _)| event.kind == kind);
+            assert_eq!(found, of_kind.map(|(event, _)| event.id).collect::<Vec<_>>());
+            let others: Vec<Kind> = kinds.iter().copied().filter(|other| *other != kind).collect();
+            let beyond = snapshot.has_author_beyond(space, &author, &others).unwrap();
+            assert_eq!(beyond, kinds.contains(&kind), "{kind} beyond {others:?}");
+        }
     }
 }
 
@@ -218,6 +246,8 @@ fn check_lists(store: &LmdbStore, space: Space, shelf: &Shelf, ever: &[VerifiedE
     }
     for term in &all {
         let found = snapshot.newest(space, term, usize::MAX).unwrap();
+        let authors: Vec<PubKey> = found.iter().map(|found| found.event.pubkey).collect();
+        assert_eq!(snapshot.authors(space, term, usize::MAX).unwrap(), authors);
         let found: Vec<EventId> = found.iter().map(|found| found.event.id).collect();
         assert_eq!(found, expected.get(term).cloned().unwrap_or_default());
         assert_eq!(snapshot.has_term(space, term).unwrap(), expected.contains_key(term));

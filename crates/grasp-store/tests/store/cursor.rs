@@ -1,10 +1,10 @@
-use crate::world::{Draft, NOW, Verbs, event, ids, numbered, received, temporary};
-use grasp_core::{Event, EventId, Filter, Kind};
+use crate::world::{Draft, NOW, Verbs, event, ids, numbered, received, temporary, who};
+use grasp_core::{Event, EventId, Filter, Kind, PubKey};
 use grasp_store::{Budget, Cursor, EventStore, LmdbStore, Progress, Put, Space, Want};
 use grasp_testkit::Random;
 
 fn cursor(filters: &[Filter], serial_max: u64) -> Cursor {
-    Cursor::new(filters.to_vec(), Want::Bodies, serial_max, NOW)
+    Cursor::new(filters.into(), Want::Bodies, serial_max, NOW)
 }
 
 /// Goes on until the query ends; returns what was found and how many calls it took.
@@ -14,7 +14,7 @@ fn drain(
     mut page: impl FnMut() -> Budget,
 ) -> (Vec<EventId>, usize) {
     let mut found = Vec::new();
-    for calls in 1.. {
+    for calls in 1..10_000 {
         let snapshot = store.read().unwrap();
         let mut sink = |hit: grasp_store::Hit<'_>| found.push(hit.position.id());
         let progress = snapshot.advance(Space::Served, cursor, &mut page(), &mut sink).unwrap();
@@ -22,7 +22,7 @@ fn drain(
             return (found, calls);
         }
     }
-    unreachable!()
+    panic!("a query without end")
 }
 
 fn whole(store: &LmdbStore, cursor: &mut Cursor) -> Vec<EventId> {
@@ -56,10 +56,10 @@ fn live_events_neither_fill_a_limit_nor_count_as_more() {
     store.put_all(&[event(1, 'a', 9, 3), event(1, 'a', 3, 4)]);
     let mut two = cursor(&[limited(2)], line);
     assert_eq!(whole(&store, &mut two), ids(&stored));
-    assert!(!two.has_more(), "the older one was committed after the line");
+    assert_eq!(two.has_more(), Some(false), "the older one was committed after the line");
     let mut one = cursor(&[limited(1)], line);
     assert_eq!(whole(&store, &mut one), ids(&stored[..1]));
-    assert!(one.has_more());
+    assert_eq!(one.has_more(), Some(true));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_query_in_many_small_steps_finds_what_one_long_step_finds() {
         Filter { tags: [(letter, values)].into(), ..Filter::default() }
     };
     let kinds = Filter { kinds: Some(vec![Kind(1)]), ..Filter::default() };
-    let authors = Filter { authors: Some(vec![crate::world::who('a')]), ..limited(40) };
+    let authors = Filter { authors: Some(vec![who('a')]), ..limited(40) };
     let questions = [
         vec![Filter::default()],
         vec![limited(7)],
@@ -111,13 +111,13 @@ fn a_query_in_many_small_steps_finds_what_one_long_step_finds() {
     for filters in &questions {
         let mut at_once = cursor(filters, u64::MAX);
         let expected = whole(&store, &mut at_once);
-        assert!(!expected.is_empty());
+        assert!(!expected.is_empty() && at_once.has_more().is_some());
         for steps in [1, 2, 3, 50] {
             for bytes in [1, 400, usize::MAX] {
                 let mut paged = cursor(filters, u64::MAX);
                 let (found, calls) = drain(&store, &mut paged, || Budget { steps, bytes });
                 assert_eq!(found, expected, "{steps} steps, {bytes} bytes: {filters:?}");
-                assert_eq!(paged.has_more(), at_once.has_more());
+                assert!(paged.has_more().is_none_or(|more| Some(more) == at_once.has_more()));
                 assert!(steps > 3 || calls > 1);
             }
         }
@@ -167,6 +167,45 @@ fn a_pause_survives_changes_on_both_sides_of_it() {
 }
 
 #[test]
+fn a_query_that_has_all_it_asked_for_does_not_go_on_to_see_whether_there_is_more() {
+    let store = temporary();
+    crowd(&store);
+    let mut query = cursor(&[limited(10)], u64::MAX);
+    let (found, calls) = drain(&store, &mut query, || Budget { steps: 10, bytes: usize::MAX });
+    assert_eq!((found.len(), calls, query.has_more()), (10, 1, None));
+}
+
+#[test]
+fn a_filter_too_wide_for_one_index_is_answered_all_the_same() {
+    let store = temporary();
+    let events = crowd(&store);
+    let mut random = Random::seeded(8);
+    let mut keys: Vec<PubKey> = (0..400)
+        .map(|_| PubKey::from_bytes(random.bytes32()))
+        .chain([who('a'), who('c')])
+        .collect();
+    keys.sort();
+    let kinds = Some((0..400).map(Kind).collect());
+    let mut values: Vec<String> = (0..25_000).map(|n| (n + 3).to_string()).collect();
+    values.sort();
+    let narrow = |authors| Filter { authors: Some(authors), ..Filter::default() };
+    let by_tag = Filter { tags: [(b'p', values)].into(), ..Filter::default() };
+    for wide in [
+        Filter { kinds, ..narrow(keys.clone()) },
+        by_tag.clone(),
+        Filter { kinds: Some(vec![Kind(1)]), ..by_tag.clone() },
+        Filter { tags: by_tag.tags, ..narrow(keys) },
+    ] {
+        let expected = events.iter().filter(|event| wide.matches(event));
+        let expected: Vec<EventId> = expected.map(|event| event.id).collect();
+        assert!(!expected.is_empty() && expected.len() < events.len());
+        assert_eq!(whole(&store, &mut cursor(std::slice::from_ref(&wide), u64::MAX)), expected);
+        let page = || Budget { steps: 40, bytes: usize::MAX };
+        assert_eq!(drain(&store, &mut cursor(&[wide], u64::MAX), page).0, expected);
+    }
+}
+
+#[test]
 fn limit_zero_and_void_filters_find_nothing_and_hide_nothing() {
     let store = temporary();
     store.put_all(&[event(1, 'a', 5, 1)]);
@@ -178,7 +217,7 @@ fn limit_zero_and_void_filters_find_nothing_and_hide_nothing() {
     ] {
         let mut query = cursor(&filters, u64::MAX);
         assert_eq!(whole(&store, &mut query), []);
-        assert!(!query.has_more());
+        assert_eq!(query.has_more(), Some(false));
     }
     let both = [limited(0), limited(1)];
     assert_eq!(whole(&store, &mut cursor(&both, u64::MAX)).len(), 1);
@@ -198,7 +237,7 @@ fn bodies_are_the_stored_bytes_and_positions_carry_none() {
         Ok(())
     });
     for (want, body) in [(Want::Bodies, note.json().as_ref()), (Want::Positions, b"".as_slice())] {
-        let mut query = Cursor::new(vec![Filter::default()], want, u64::MAX, NOW);
+        let mut query = Cursor::new([Filter::default()].into(), want, u64::MAX, NOW);
         let snapshot = store.read().unwrap();
         let mut budget = crate::world::boundless();
         let mut sink = |hit: grasp_store::Hit<'_>| {

@@ -81,7 +81,7 @@ fn outcome(store: &LmdbStore, history: &[VerifiedEvent]) -> Outcome {
 
 fn served(txn: &dyn Transaction) -> Result<Vec<EventId>> {
     let mut cursor =
-        Cursor::new(vec![Filter::default()], Want::Positions, u64::MAX, crate::world::NOW);
+        Cursor::new([Filter::default()].into(), Want::Positions, u64::MAX, crate::world::NOW);
     let mut ids = Vec::new();
     let mut sink = |hit: grasp_store::Hit<'_>| ids.push(hit.position.id());
     txn.advance(Space::Served, &mut cursor, &mut crate::world::boundless(), &mut sink)?;

@@ -183,6 +183,10 @@ fn extreme_times_and_kinds_survive() {
     assert_eq!(store.find(top), ids(&corners[..1]));
     let bottom = Filter { until: Some(Timestamp(0)), ..Filter::default() };
     assert_eq!(store.find(bottom), ids(&corners[3..]));
-    let kinds = store.read().unwrap().kinds_of(Space::Served, &who('a')).unwrap();
-    assert_eq!(kinds, [Kind(0), Kind(1), Kind(65_535)]);
+    let by_author = Filter { authors: Some(vec![who('a')]), ..Filter::default() };
+    assert_eq!(store.find(by_author), ids(&corners), "the first and the last kind included");
+    let snapshot = store.read().unwrap();
+    let beyond = |kinds: &[Kind]| snapshot.has_author_beyond(Space::Served, &who('a'), kinds);
+    assert!(beyond(&[Kind(0), Kind(1)]).unwrap());
+    assert!(!beyond(&[Kind(65_535), Kind(0), Kind(1)]).unwrap());
 }

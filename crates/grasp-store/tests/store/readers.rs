@@ -4,7 +4,7 @@ use grasp_store::{Cursor, EventStore, Options, Snapshot, Space, StoreError, Want
 use std::sync::Barrier;
 
 fn everything(snapshot: &dyn Snapshot) -> usize {
-    let mut cursor = Cursor::new(vec![Filter::default()], Want::Bodies, u64::MAX, Timestamp(0));
+    let mut cursor = Cursor::new([Filter::default()].into(), Want::Bodies, u64::MAX, Timestamp(0));
     let mut found = 0;
     let mut sink = |_: grasp_store::Hit<'_>| found += 1;
     snapshot.advance(Space::Served, &mut cursor, &mut boundless(), &mut sink).unwrap();

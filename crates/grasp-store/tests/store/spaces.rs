@@ -16,8 +16,15 @@ fn an_event_in_one_space_does_not_exist_in_another() {
         assert_eq!(snapshot.contains(space, &announced.id).unwrap(), here);
         assert_eq!(snapshot.get(space, &announced.id).unwrap().is_some(), here);
         assert_eq!(snapshot.current(space, &coordinate).unwrap().is_some(), here);
-        assert_eq!(!snapshot.kinds_of(space, &who('a')).unwrap().is_empty(), here);
-        assert_eq!(!snapshot.by_author(space, &who('a'), 9).unwrap().is_empty(), here);
+        let position = snapshot.current_position(space, &coordinate).unwrap();
+        assert_eq!(position.map(|position| position.id()), here.then_some(announced.id));
+        let header = snapshot.header(space, &announced.id).unwrap();
+        assert_eq!(header.map(|it| (it.author, it.kind)), here.then_some((who('a'), Kind(30617))));
+        assert_eq!(snapshot.has_author(space, &who('a')).unwrap(), here);
+        assert_eq!(snapshot.has_author_beyond(space, &who('a'), &[Kind(1)]).unwrap(), here);
+        assert!(!snapshot.has_author_beyond(space, &who('a'), &[Kind(30617)]).unwrap());
+        let own = snapshot.by_author(space, &who('a'), Kind(30617), 9).unwrap();
+        assert_eq!(!own.is_empty(), here);
         assert_eq!(snapshot.events_in(space).unwrap(), count);
         assert_eq!(snapshot.bytes_in(space).unwrap() > 0, here);
         assert_eq!(snapshot.events_of_kind(space, Kind(30617)).unwrap(), count);
@@ -27,6 +34,8 @@ fn an_event_in_one_space_does_not_exist_in_another() {
         {
             assert_eq!(snapshot.has_term(space, &term).unwrap(), here, "{term:?}");
             assert_eq!(!snapshot.newest(space, &term, 9).unwrap().is_empty(), here);
+            let authors = snapshot.authors(space, &term, 9).unwrap();
+            assert_eq!(authors, if here { vec![who('a')] } else { vec![] });
         }
     }
 }

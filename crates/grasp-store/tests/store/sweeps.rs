@@ -1,5 +1,5 @@
 use crate::world::{Disk, Draft, NOW, Verbs, event, ids, numbered, received, temporary, who};
-use grasp_core::{Event, Filter, Kind, Timestamp};
+use grasp_core::{Event, Filter, Timestamp};
 use grasp_store::{EventStore, LmdbStore, Space};
 
 fn expiring(at: u64, id: u8) -> Event {
@@ -23,6 +23,9 @@ fn sweep_vanished(store: &LmdbStore, count_max: usize) -> usize {
     });
     gone
 }
+
+/// Far more steps than any of these sweeps takes.
+const STEPS_MAX: usize = 1_000;
 
 fn needs_sweep(store: &LmdbStore, now: Timestamp) -> bool {
     store.read().unwrap().needs_sweep(now).unwrap()
@@ -80,7 +83,7 @@ fn expired_events_go_oldest_expiry_first_in_chunks_and_from_every_space() {
         }
     }
     let mut chunks = Vec::new();
-    while needs_sweep(&store, NOW) {
+    while needs_sweep(&store, NOW) && chunks.len() < STEPS_MAX {
         chunks.push(sweep_expired(&store, NOW, 7));
     }
     assert_eq!(chunks, [7, 7, 7, 7, 2]);
@@ -125,11 +128,15 @@ fn a_sweep_of_any_size_removes_no_more_than_it_may_and_ends() {
         let (goes, stays) = a_life(&store);
         store.change(|txn| txn.bury_author(&who('a'), Timestamp(50)));
         let mut gone = 0;
-        while needs_sweep(&store, NOW) {
+        for _ in 0..STEPS_MAX {
             let step = sweep_vanished(&store, chunk);
             assert!(step <= chunk, "{step} removed at once, {chunk} allowed");
             gone += step;
+            if !needs_sweep(&store, NOW) {
+                break;
+            }
         }
+        assert!(!needs_sweep(&store, NOW), "in chunks of {chunk}");
         assert_eq!(gone, goes.len(), "in chunks of {chunk}");
         assert!(stays.iter().all(|event| store.has(event)), "in chunks of {chunk}");
     }
@@ -144,9 +151,12 @@ fn many_newer_mentions_do_not_shield_an_old_gift_wrap() {
         (0..30).map(|n| numbered(1, 'b', 10 + n, n).tag(&["p", &to])).collect();
     store.put_all(mentions.iter().chain([&wrap]));
     store.change(|txn| txn.bury_author(&who('a'), Timestamp(50)));
-    while needs_sweep(&store, NOW) {
-        sweep_vanished(&store, 10);
+    for _ in 0..STEPS_MAX {
+        if needs_sweep(&store, NOW) {
+            sweep_vanished(&store, 10);
+        }
     }
+    assert!(!needs_sweep(&store, NOW));
     assert!(!store.has(&wrap));
     assert!(mentions.iter().all(|event| store.has(event)));
 }
@@ -157,15 +167,11 @@ fn an_interrupted_sweep_goes_on_after_a_restart() {
     let (goes, stays) = a_life(&disk.open());
     let mut steps = 0;
     disk.open().change(|txn| txn.bury_author(&who('a'), Timestamp(50)));
-    loop {
-        let store = disk.open();
-        if !needs_sweep(&store, NOW) {
-            break;
-        }
-        sweep_vanished(&store, 4);
+    while steps < 100 && needs_sweep(&disk.open(), NOW) {
+        sweep_vanished(&disk.open(), 4);
         steps += 1;
     }
-    assert!(steps >= 4, "{steps}");
+    assert!((4..100).contains(&steps), "{steps}");
     let store = disk.open();
     assert!(goes.iter().all(|event| !store.has(event)));
     assert!(stays.iter().all(|event| store.has(event)));
@@ -193,7 +199,8 @@ fn several_authors_vanish_from_every_space() {
     for space in Space::ALL {
         let snapshot = store.read().unwrap();
         assert_eq!(snapshot.events_in(space).unwrap(), 1);
-        assert_eq!(snapshot.kinds_of(space, &who('b')).unwrap(), [Kind(1)]);
+        assert!(snapshot.has_author(space, &who('b')).unwrap());
+        assert!(!snapshot.has_author(space, &who('a')).unwrap());
     }
 }
 

@@ -81,16 +81,20 @@ fn a_replaceable_event_is_addressed_with_an_empty_identifier() {
 }
 
 #[test]
-fn burials_are_counted_per_author_and_each_id_once() {
+fn burials_are_counted_per_author_and_each_target_once() {
     let store = temporary();
     store.change(|txn| {
         for (author, id) in [('a', 1), ('a', 2), ('a', 2), ('b', 1)] {
             txn.bury_event(&event(1, 'a', 1, id).id, &who(author), Timestamp(9))?;
         }
+        for (author, name) in [('a', "x"), ('a', "x"), ('c', "x")] {
+            txn.bury_coordinate(&address(30617, author, name), Timestamp(9))?;
+        }
         Ok(())
     });
     let count = |author, max| store.read().unwrap().burials_by(&who(author), max).unwrap();
-    assert_eq!((count('a', 100), count('b', 100), count('c', 100)), (2, 1, 0));
+    let counts = ['a', 'b', 'c', 'd'].map(|author| count(author, 100));
+    assert_eq!(counts, [3, 1, 1, 0], "ids and addresses count alike");
     assert_eq!(count('a', 1), 1, "counting stops where the caller stops caring");
 }
 

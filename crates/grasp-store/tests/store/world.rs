@@ -149,7 +149,7 @@ impl Verbs for LmdbStore {
 
     fn find_at(&self, space: Space, filter: Filter, now: Timestamp) -> Vec<EventId> {
         let snapshot = self.read().unwrap();
-        let mut cursor = Cursor::new(vec![filter], Want::Positions, u64::MAX, now);
+        let mut cursor = Cursor::new([filter].into(), Want::Positions, u64::MAX, now);
         let mut ids = Vec::new();
         let mut sink = |hit: grasp_store::Hit<'_>| ids.push(hit.position.id());
         let progress = snapshot.advance(space, &mut cursor, &mut boundless(), &mut sink).unwrap();

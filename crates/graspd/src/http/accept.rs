@@ -53,15 +53,15 @@ fn welcome(stream: TcpStream, peer: SocketAddr, node: &Arc<Node>, http: &HttpLim
         Err(why) => return refuse(&stream, &why.to_string()),
     };
     let _ = stream.set_nodelay(true);
-    let context = Context {
+    let caller = Caller {
         node: Arc::clone(node),
         peer: peer.ip(),
         guests: Arc::new((seat, visit)),
         requests_left: Arc::new(AtomicU64::new(http.requests_per_connection_max)),
     };
     let service = service_fn(move |request| {
-        let context = context.clone();
-        async move { Ok::<_, Infallible>(context.answer(request).await) }
+        let caller = caller.clone();
+        async move { Ok::<_, Infallible>(caller.answer(request).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -93,14 +93,14 @@ fn refuse(stream: &TcpStream, why: &str) {
 }
 
 #[derive(Clone)]
-struct Context {
+struct Caller {
     node: Arc<Node>,
     peer: IpAddr,
     guests: Arc<(Seat, Option<Visit>)>,
     requests_left: Arc<AtomicU64>,
 }
 
-impl Context {
+impl Caller {
     async fn answer(&self, request: Request<Incoming>) -> Answer {
         // Nothing here reads a body, so a request that brings one gets its answer and the door.
         let is_last = self.requests_left.fetch_sub(1, Ordering::Relaxed) <= 1

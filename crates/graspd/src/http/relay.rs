@@ -5,7 +5,7 @@
 use crate::errand::{Errand, Purpose, Reconciling, Step, Then};
 use crate::ingest::{Asker, Offer};
 use crate::node::Node;
-use crate::outbox::{Item, Outbox};
+use crate::outbox::{Drained, Item, Outbox};
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, close_code};
 use futures_util::SinkExt;
 use grasp_core::event::Forged;
@@ -25,8 +25,12 @@ use tokio::time::timeout;
 const IN_FLIGHT_MAX: usize = 1024;
 /// Questions of one client waiting their turn; beyond that its socket is not read.
 const ERRANDS_MAX: usize = 64;
+const ERRANDS_BYTES_MAX: usize = 4 << 20;
 /// A helping that is not taken in this time means nobody is reading.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a connection that ends waits for answers that are still due.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+const RECONCILING_IDLE_MAX: Duration = Duration::from_secs(60);
 
 impl Asker for Outbox {
     fn answer(&self, id: &EventId, answer: &Answer) {
@@ -77,7 +81,7 @@ pub struct Conversation {
     /// The query or reconciliation that currently goes by a name; anything older is stale.
     tickets: BTreeMap<(Purpose, SubId), u64>,
     next_ticket: u64,
-    reconciling: BTreeMap<SubId, Box<Reconciling>>,
+    reconciling: BTreeMap<SubId, (Box<Reconciling>, Instant)>,
     heard: Instant,
 }
 
@@ -130,7 +134,7 @@ impl Conversation {
         ping.tick().await;
         loop {
             self.start_errand();
-            let has_room = self.in_flight < IN_FLIGHT_MAX && self.errands.len() < ERRANDS_MAX;
+            let has_room = self.has_room();
             tokio::select! {
                 () = self.node.closing.cancelled() => return self.say_goodbye().await,
                 () = self.outbox.ready() => self.write_outbox().await?,
@@ -142,6 +146,14 @@ impl Conversation {
                 _ = ping.tick() => self.check_pulse().await?,
             }
         }
+    }
+
+    /// Is there room for whatever the next message asks? Its socket waits otherwise.
+    fn has_room(&self) -> bool {
+        let bytes: usize = self.errands.iter().map(|(_, errand)| errand.bytes).sum();
+        self.in_flight < IN_FLIGHT_MAX
+            && self.errands.len() < ERRANDS_MAX
+            && bytes < ERRANDS_BYTES_MAX
     }
 
     async fn hear(&mut self, message: Message) -> Flow {
@@ -173,11 +185,11 @@ impl Conversation {
                     let serial_max =
                         self.node.hub.subscribe(self.conn, sub.clone(), Arc::clone(&filters));
                     let now = self.node.clock.now().timestamp();
-                    self.enqueue(Errand::query(sub, &filters, serial_max, now));
+                    self.enqueue(Errand::query(sub, filters, serial_max, now));
                 }
                 Action::Unsubscribe { sub } => {
                     self.node.hub.unsubscribe(self.conn, &sub);
-                    self.outbox.forget_skipped(&sub);
+                    self.outbox.forget(&sub);
                     self.tickets.remove(&(Purpose::Query, sub));
                 }
                 Action::Count { sub, filters } => {
@@ -244,7 +256,7 @@ impl Conversation {
 
     async fn go_on_reconciling(&mut self, sub: SubId, message: Vec<u8>) -> Flow {
         match self.reconciling.remove(&sub) {
-            Some(reconciling) => self.enqueue(Errand::neg_msg(sub, reconciling, message)),
+            Some((reconciling, _)) => self.enqueue(Errand::neg_msg(sub, reconciling, message)),
             // A client that does not wait for our answer cannot be answered in order.
             None => {
                 let why = "error: wait for NEG-MSG before you send the next one; start again";
@@ -288,7 +300,7 @@ impl Conversation {
                 self.tickets.remove(&(purpose, sub));
             }
             Then::Reconciling(reconciling) => {
-                self.reconciling.insert(sub, reconciling);
+                self.reconciling.insert(sub, (reconciling, Instant::now()));
             }
             Then::NegEnded => {
                 self.session.neg_ended(&sub);
@@ -308,6 +320,15 @@ impl Conversation {
 
     async fn write_outbox(&mut self) -> Flow {
         let drained = self.outbox.drain();
+        let forged = drained.forged;
+        self.write(drained).await?;
+        for _ in 0..forged {
+            self.session.bad_signature();
+        }
+        if forged > 0 { self.carry_out_hangup().await } else { Ok(()) }
+    }
+
+    async fn write(&mut self, drained: Drained) -> Flow {
         for item in drained.items {
             match item {
                 Item::Ok(frame) => {
@@ -325,11 +346,7 @@ impl Conversation {
             let why = "error: you read too slowly and events were skipped; subscribe again";
             self.feed(reply::closed(&sub, why)).await?;
         }
-        self.flush().await?;
-        for _ in 0..drained.forged {
-            self.session.bad_signature();
-        }
-        if drained.forged > 0 { self.carry_out_hangup().await } else { Ok(()) }
+        self.flush().await
     }
 
     /// Only refusals and a hang-up can follow from bad signatures.
@@ -357,7 +374,11 @@ impl Conversation {
 
     async fn flush(&mut self) -> Flow {
         match timeout(WRITE_TIMEOUT, self.socket.flush()).await {
-            Ok(Ok(())) => Ok(()),
+            Ok(Ok(())) => {
+                // Whoever takes what we write is there, also while we are too busy to listen.
+                self.heard = Instant::now();
+                Ok(())
+            }
             _ => Err(Over),
         }
     }
@@ -366,6 +387,7 @@ impl Conversation {
         if self.heard.elapsed() > self.node.limits.idle_timeout {
             return Err(Over);
         }
+        self.drop_idle_reconciliations().await?;
         let ping = self.socket.send(Message::Ping(axum::body::Bytes::new()));
         match timeout(WRITE_TIMEOUT, ping).await {
             Ok(Ok(())) => Ok(()),
@@ -373,14 +395,33 @@ impl Conversation {
         }
     }
 
-    /// What was accepted is answered before the socket closes.
-    async fn say_goodbye(&mut self) -> Flow {
-        while self.in_flight > 0 {
-            self.outbox.ready().await;
-            self.write_outbox().await?;
+    /// Their memory is shared by all clients, so nobody may keep it without using it.
+    async fn drop_idle_reconciliations(&mut self) -> Flow {
+        let idle = |since: &Instant| since.elapsed() > RECONCILING_IDLE_MAX;
+        let names = self.reconciling.iter().filter(|(_, (_, since))| idle(since));
+        let names: Vec<SubId> = names.map(|(sub, _)| sub.clone()).collect();
+        for sub in names {
+            self.reconciling.remove(&sub);
+            self.tickets.remove(&(Purpose::Reconcile, sub.clone()));
+            self.session.neg_ended(&sub);
+            let why = "closed: nothing was said for a minute; start again with NEG-OPEN";
+            self.feed(reply::neg_err(&sub, why)).await?;
         }
+        Ok(())
+    }
+
+    async fn say_goodbye(&mut self) -> Flow {
         self.close(close_code::AWAY, "the server is stopping").await;
         Err(Over)
+    }
+
+    async fn answer_in_flight(&mut self) -> Flow {
+        while self.in_flight > 0 {
+            self.outbox.ready().await;
+            let drained = self.outbox.drain();
+            self.write(drained).await?;
+        }
+        Ok(())
     }
 
     /// After something that is no message; nothing can be read behind it.
@@ -395,7 +436,9 @@ impl Conversation {
         Err(Over)
     }
 
+    /// Whoever ends it: what was handed in is answered first.
     async fn close(&mut self, code: u16, why: &str) {
+        let _ = timeout(LAST_ANSWERS, self.answer_in_flight()).await;
         let reason: String = why.chars().take(100).collect();
         let frame = CloseFrame { code, reason: Utf8Bytes::from(reason) };
         let _ =

@@ -2,8 +2,10 @@
 //! anything is changed, so it never leaves half of an effect behind.
 
 use super::gather::{gather, known};
+use super::roles::RoleCache;
 use crate::hub::Fresh;
 use grasp_core::nip09::{Deletion, Vanish};
+use grasp_core::nip34::State;
 use grasp_core::policy::{
     Answer, Needs, Origin, Prefix, Reason, Remains, Rules, Subject, Verdict, Withdrawal, judge,
 };
@@ -34,7 +36,7 @@ const STORE_FULL: Reason = Reason::new(
 const HELD_FULL: Reason = Reason::new(
     Prefix::RateLimited,
     "held-full",
-    "too many events are waiting for git data on this server; try again in half an hour",
+    "too many events are waiting for git data on this server; try again later",
 );
 const ASIDE_FULL: Reason = Reason::new(
     Prefix::RateLimited,
@@ -81,6 +83,7 @@ pub(super) struct Clerk<'a> {
     pub(super) rules: &'a Rules,
     pub(super) bounds: &'a Bounds,
     pub(super) now: Time,
+    pub(super) roles: &'a mut RoleCache,
     /// May this sender bring one more repository?
     pub(super) new_repository: &'a mut dyn FnMut() -> Result<(), Reason>,
 }
@@ -100,7 +103,7 @@ impl Clerk<'_> {
             Ok((verdict, mut fresh)) => {
                 let woken = if is_here(&verdict) { self.wake(txn, it)? } else { Vec::new() };
                 // A request that waited may be about this very event, which then never came.
-                if !woken.is_empty() && known(txn, it.event)?.is_none() {
+                if !woken.is_empty() && known(txn, &it.event.id)?.is_none() {
                     let vanished = txn.erased(it.event)?.vanished_until;
                     let reached = vanished.is_some_and(|until| it.event.created_at <= until);
                     let reason = if reached { Reason::VANISHED } else { Reason::DELETED };
@@ -125,15 +128,19 @@ impl Clerk<'_> {
             _ => Origin::Sync,
         };
         let subject = Subject::of(it.event, self.rules)?;
-        let facts = gather(txn, it.event, &subject, self.rules)?;
+        let facts = gather(txn, self.roles, it.event, &subject, self.rules)?;
         let verdict = judge(it.event, &subject, &facts, self.rules, origin, self.now.timestamp());
         let is_new = matches!(subject, Subject::Announcement(_))
             && facts.current.is_none()
             && matches!(verdict, Verdict::Hold(Needs::GitData { .. }));
-        if is_new && origin == Origin::Direct {
-            (self.new_repository)()?;
-        }
         let fresh = self.apply(txn, it, &subject, &verdict)?;
+        // Last, so that nobody pays for what was refused anyway.
+        if is_new && origin == Origin::Direct {
+            (self.new_repository)().or_else(|reason| {
+                txn.remove(Space::Held, &it.event.id)?;
+                Err(Stop::Refused(reason))
+            })?;
+        }
         Ok((verdict, fresh))
     }
 
@@ -146,13 +153,18 @@ impl Clerk<'_> {
     ) -> Result<Vec<Fresh>, Stop> {
         match verdict {
             Verdict::Accept => {
+                if let Subject::Deletion(deletion) = subject {
+                    self.check_room_for_burials(txn, deletion)?;
+                }
+                // Stored before it acts: if there is no room for it, nothing has happened.
+                let fresh = serve(txn, it)?;
                 match subject {
                     _ if !self.rules.respect_deletions => {}
-                    Subject::Deletion(deletion) => self.delete(txn, deletion)?,
+                    Subject::Deletion(deletion) => bury(txn, deletion)?,
                     Subject::Vanish(vanish) => vanish_author(txn, vanish)?,
                     _ => {}
                 }
-                Ok(serve(txn, it)?)
+                Ok(fresh)
             }
             Verdict::PassOn => Ok(vec![Fresh { serial: None, event: Arc::clone(it.event) }]),
             Verdict::Hold(_) => self.hold(txn, it),
@@ -165,7 +177,8 @@ impl Clerk<'_> {
     fn hold(&self, txn: &mut dyn Transaction, it: &Candidate<'_>) -> Result<Vec<Fresh>, Stop> {
         let full = txn.events_in(Space::Held)? >= self.bounds.held_events_max
             || txn.bytes_in(Space::Held)? >= self.bounds.held_bytes_max;
-        if full {
+        // A newer version of something held is no newcomer: it takes the place of the older.
+        if full && !is_here_in(txn, Space::Held, it)? {
             return Err(HELD_FULL.into());
         }
         txn.put(Space::Held, it.event, it.from)?;
@@ -175,19 +188,24 @@ impl Clerk<'_> {
     fn set_aside(&self, txn: &mut dyn Transaction, it: &Candidate<'_>) -> Result<Vec<Fresh>, Stop> {
         let full = txn.events_in(Space::Aside)? >= self.bounds.aside_events_max
             || txn.bytes_in(Space::Aside)? >= self.bounds.aside_bytes_max;
-        if full {
+        if full && !txn.contains(Space::Aside, &it.event.id)? {
             return Err(ASIDE_FULL.into());
         }
         txn.put(Space::Aside, it.event, it.from)?;
         Ok(Vec::new())
     }
 
-    fn delete(&self, txn: &mut dyn Transaction, deletion: &Deletion) -> Result<(), Stop> {
+    fn check_room_for_burials(
+        &self,
+        txn: &dyn Transaction,
+        deletion: &Deletion,
+    ) -> Result<(), Stop> {
         let max = self.bounds.burials_per_author_max;
-        if txn.burials_by(&deletion.author, max)? + deletion.ids.len() > max {
+        let named = deletion.ids.len() + deletion.coordinates.len();
+        if txn.burials_by(&deletion.author, max)? + named > max {
             return Err(BURIALS_FULL.into());
         }
-        Ok(bury(txn, deletion)?)
+        Ok(())
     }
 
     /// Something by this author is here now, so requests of theirs that were kept aside count.
@@ -196,17 +214,24 @@ impl Clerk<'_> {
         txn: &mut dyn Transaction,
         it: &Candidate<'_>,
     ) -> Result<Vec<Fresh>, StoreError> {
-        let is_request = |kind: Kind| matches!(kind, Kind::DELETION | Kind::VANISH);
-        if is_request(it.event.kind) {
-            return Ok(Vec::new());
-        }
+        let requests = [Kind::DELETION, Kind::VANISH];
         let mut fresh = Vec::new();
-        let waiting = txn.by_author(Space::Aside, &it.event.pubkey, WOKEN_MAX)?;
-        for request in waiting.into_iter().filter(|waiting| is_request(waiting.event.kind)) {
-            txn.remove(Space::Aside, &request.event.id)?;
+        if requests.contains(&it.event.kind) {
+            return Ok(fresh);
+        }
+        let mut waiting = Vec::new();
+        for kind in requests {
+            waiting.extend(txn.by_author(Space::Aside, &it.event.pubkey, kind, WOKEN_MAX)?);
+        }
+        for request in waiting {
             let event = Arc::new(request.event);
             let woken = Candidate { event: &event, from: &request.provenance };
-            fresh.extend(self.admit(txn, &woken)?.fresh);
+            let admission = self.admit(txn, &woken)?;
+            // For want of room it goes on waiting; any other answer is final.
+            if !admission.code.ends_with("-full") {
+                txn.remove(Space::Aside, &event.id)?;
+                fresh.extend(admission.fresh);
+            }
         }
         Ok(fresh)
     }
@@ -228,25 +253,28 @@ pub fn import_one(
     txn: &mut dyn Transaction,
     event: &VerifiedEvent,
     from: &Provenance,
+    rules: &Rules,
 ) -> Result<bool, StoreError> {
-    if txn.erased(event)?.reaches(event) || event.kind.is_ephemeral() {
+    let erased = rules.respect_deletions && txn.erased(event)?.reaches(event);
+    if erased || event.kind.is_ephemeral() {
         return Ok(false);
     }
-    match (event.kind, Deletion::parse(event)) {
-        (Kind::DELETION, Ok(deletion)) => bury(txn, &deletion)?,
-        (Kind::VANISH, _) => {
-            vanish_author(txn, &Vanish { author: event.pubkey, at: event.created_at })?;
-        }
+    let stored = matches!(txn.put(Space::Served, event, from)?, Put::Stored { .. });
+    // A request to vanish from other relays, or one that cannot be read, is kept as it is.
+    match Subject::of(event, rules) {
+        Ok(Subject::Deletion(deletion)) if rules.respect_deletions => bury(txn, &deletion)?,
+        Ok(Subject::Vanish(vanish)) if rules.respect_deletions => vanish_author(txn, &vanish)?,
         _ => {}
     }
-    Ok(matches!(txn.put(Space::Served, event, from)?, Put::Stored { .. }))
+    Ok(stored)
 }
 
 /// NIP-09: own targets go, and what was named stays away, seen before or not.
 fn bury(txn: &mut dyn Transaction, deletion: &Deletion) -> Result<(), StoreError> {
     for space in [Space::Served, Space::Held] {
         for id in &deletion.ids {
-            if txn.get(space, id)?.is_some_and(|found| deletion.covers(&found.event)) {
+            let header = txn.header(space, id)?;
+            if header.is_some_and(|found| deletion.covers_named(&found.author, found.kind)) {
                 txn.remove(space, id)?;
             }
         }
@@ -278,32 +306,53 @@ fn withdraw(
     it: &Candidate<'_>,
     withdrawal: &Withdrawal,
 ) -> Result<Vec<Fresh>, StoreError> {
+    let (stays, fresh) = match withdrawal.remains {
+        Remains::Served => (Space::Served, serve(txn, it)?),
+        Remains::Held(_) => (Space::Held, put(txn, Space::Held, it)?),
+        Remains::Aside(_) => (Space::Aside, put(txn, Space::Aside, it)?),
+    };
     let coordinate = withdrawal.repo.coordinate();
-    for space in [Space::Served, Space::Held] {
+    for space in [Space::Served, Space::Held].into_iter().filter(|space| *space != stays) {
         if let Some(current) = txn.current(space, &coordinate)? {
             txn.remove(space, &current.event.id)?;
         }
     }
-    match withdrawal.remains {
-        Remains::Served => return serve(txn, it),
-        Remains::Held(_) => txn.put(Space::Held, it.event, it.from)?,
-        Remains::Aside(_) => txn.put(Space::Aside, it.event, it.from)?,
-    };
+    Ok(fresh)
+}
+
+fn put(
+    txn: &mut dyn Transaction,
+    space: Space,
+    it: &Candidate<'_>,
+) -> Result<Vec<Fresh>, StoreError> {
+    txn.put(space, it.event, it.from)?;
     Ok(Vec::new())
 }
 
+/// Is this event, or a version it would replace, already in that space?
+fn is_here_in(txn: &dyn Transaction, space: Space, it: &Candidate<'_>) -> Result<bool, StoreError> {
+    match it.event.coordinate() {
+        Some(coordinate) => Ok(txn.current_position(space, &coordinate)?.is_some()),
+        None => txn.contains(space, &it.event.id),
+    }
+}
+
 fn serve(txn: &mut dyn Transaction, it: &Candidate<'_>) -> Result<Vec<Fresh>, StoreError> {
-    // A version that waited is over once a newer one is served.
-    if let Some(coordinate) = it.event.coordinate() {
+    let fresh = match txn.put(Space::Served, it.event, it.from)? {
+        Put::Stored { serial, .. } => {
+            vec![Fresh { serial: Some(serial), event: Arc::clone(it.event) }]
+        }
+        Put::Duplicate | Put::Superseded => Vec::new(),
+    };
+    // A version that waited is over once a newer one is served. A state that names no object ends
+    // nothing: the one that waits goes on governing the branches.
+    let names_nothing = it.event.kind == Kind::STATE
+        && State::parse(it.event).is_ok_and(|state| !state.names_objects());
+    if let Some(coordinate) = it.event.coordinate().filter(|_| !names_nothing) {
         let held = txn.current(Space::Held, &coordinate)?;
         if let Some(held) = held.filter(|held| it.event.rank().beats(&held.event.rank())) {
             txn.remove(Space::Held, &held.event.id)?;
         }
     }
-    Ok(match txn.put(Space::Served, it.event, it.from)? {
-        Put::Stored { serial, .. } => {
-            vec![Fresh { serial: Some(serial), event: Arc::clone(it.event) }]
-        }
-        Put::Duplicate | Put::Superseded => Vec::new(),
-    })
+    Ok(fresh)
 }

@@ -2,10 +2,11 @@
 //! the network threads, and what waits is bounded in bytes, so a fast sender waits instead.
 
 use super::gather::known;
+use crate::threads::essential;
 use grasp_core::event::Forged;
 use grasp_core::maintainers::Standing;
 use grasp_core::policy::{Answer, Reason};
-use grasp_core::{Event, EventId, VerifiedEvent};
+use grasp_core::{Event, EventId, Tag, VerifiedEvent};
 use grasp_relay::IpKey;
 use grasp_store::{EventStore, Provenance};
 use std::sync::Arc;
@@ -38,7 +39,8 @@ pub(super) struct Sealed {
     pub(super) from: Provenance,
     pub(super) ip: Option<IpKey>,
     pub(super) asker: Arc<dyn Asker>,
-    pub(super) _room: OwnedSemaphorePermit,
+    /// Given back when the sender has its answer.
+    pub(super) room: OwnedSemaphorePermit,
 }
 
 /// What the writer is asked to do.
@@ -76,7 +78,7 @@ impl std::fmt::Debug for Work {
 }
 
 /// Events between a socket and the disk, all together.
-const ROOM_KIB: usize = 64 << 10;
+const ROOM_KIB: u32 = 64 << 10;
 const LANE_LEN: usize = 512;
 /// Verified per wake-up; small enough that a lane's snapshot stays fresh.
 const HELPING: usize = 64;
@@ -91,19 +93,19 @@ impl Ingest {
         for number in 0..threads.max(1) {
             let (sender, inbox) = mpsc::channel(LANE_LEN);
             let lane = Lane { inbox, store: Arc::clone(store), writer: writer.clone() };
-            let thread = std::thread::Builder::new().name(format!("verify-{number}"));
-            thread.spawn(move || lane.run())?;
+            essential(&format!("verify-{number}"), move || lane.run())?;
             lanes.push(sender);
         }
-        Ok(Self { lanes: lanes.into(), room: Arc::new(Semaphore::new(ROOM_KIB)), writer })
+        Ok(Self { lanes: lanes.into(), room: Arc::new(Semaphore::new(ROOM_KIB as usize)), writer })
     }
 
     /// Hands an event in; waits while there is no room. `sender` keeps one sender's events in order.
     pub async fn offer(&self, sender: u64, offer: Offer) {
-        let weight = offer.event.content.len() + offer.event.tags.len() * 96 + 512;
-        let kib = u32::try_from(weight / 1024 + 1).unwrap_or(u32::MAX).min(ROOM_KIB as u32);
+        let kib = u32::try_from(weight(&offer.event) / 1024 + 1).unwrap_or(u32::MAX);
         // Neither fails while this value lives: the semaphore is never closed, the lanes never end.
-        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(kib).await else { return };
+        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(kib.min(ROOM_KIB)).await else {
+            return;
+        };
         let lane = usize::try_from(sender).unwrap_or(0) % self.lanes.len();
         if let Some(lane) = self.lanes.get(lane) {
             let _ = lane.send(Waiting { offer, room }).await;
@@ -113,6 +115,14 @@ impl Ingest {
     pub async fn sweep(&self) {
         let _ = self.writer.send(Work::Sweep).await;
     }
+}
+
+/// What an event occupies on its way, parsed and as JSON.
+fn weight(event: &Event) -> usize {
+    let value = |value: &String| value.len() + size_of::<String>();
+    let tag = |tag: &Tag| tag.0.iter().map(value).sum::<usize>() + size_of::<Tag>();
+    let parsed = event.content.len() + event.tags.iter().map(tag).sum::<usize>();
+    2 * (parsed + size_of::<Event>())
 }
 
 struct Lane {
@@ -135,7 +145,7 @@ impl Lane {
     /// A claimed id that is already here saves the signature check, and proves nothing else.
     fn look_up(&self, waiting: &[Waiting]) -> Vec<Option<Standing>> {
         let Ok(snapshot) = self.store.read() else { return vec![None; waiting.len()] };
-        waiting.iter().map(|w| known(&*snapshot, &w.offer.event).unwrap_or(None)).collect()
+        waiting.iter().map(|w| known(&*snapshot, &w.offer.event.id).unwrap_or(None)).collect()
     }
 
     fn check(&self, offer: Offer, room: OwnedSemaphorePermit, standing: Option<Standing>) {
@@ -153,7 +163,7 @@ impl Lane {
             Err(forged) => asker.answer_forged(&id, forged),
             Ok(event) => {
                 let event = Arc::new(event);
-                let sealed = Sealed { event, from, ip, asker, _room: room };
+                let sealed = Sealed { event, from, ip, asker, room };
                 // The writer outlives the lanes; it ends only when they are gone.
                 let _ = self.writer.blocking_send(Work::Admit(sealed));
             }

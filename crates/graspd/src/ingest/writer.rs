@@ -2,9 +2,11 @@
 
 use super::admit::{Admission, Bounds, Candidate, Clerk, SWEEP_MAX};
 use super::lanes::{Asker, Ingest, Sealed, Work};
+use super::roles::RoleCache;
 use crate::clock::Clock;
 use crate::hub::{Fresh, Hub};
 use crate::metrics::Metrics;
+use crate::threads::essential;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use grasp_core::EventId;
 use grasp_core::policy::{Answer, Prefix, Reason, Rules};
@@ -13,7 +15,7 @@ use grasp_store::{EventStore, StoreError, Transaction};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 #[derive(Debug)]
 pub struct Writer {
@@ -28,6 +30,8 @@ pub struct Writer {
 
 /// Events per transaction: many share one sync, none waits long for its neighbours.
 const HELPING: usize = 4096;
+/// Tags per transaction, within one event: each may be an index entry and dirty a page.
+const HELPING_TAGS: usize = 50_000;
 const INBOX_LEN: usize = 4096;
 /// Batches of committed events not yet told to subscribers; beyond that the writer waits.
 const TELLER_LEN: usize = 64;
@@ -39,6 +43,7 @@ struct News {
     asker: Arc<dyn Asker>,
     id: EventId,
     answer: Answer,
+    _room: OwnedSemaphorePermit,
 }
 
 impl Writer {
@@ -49,53 +54,69 @@ impl Writer {
         let (teller, news) = bounded(TELLER_LEN);
         let ingest = Ingest::start(&self.store, lanes, work)?;
         let hub = Arc::clone(&self.hub);
-        let telling =
-            std::thread::Builder::new().name("tell".into()).spawn(move || tell(&hub, &news))?;
-        let writing = std::thread::Builder::new()
-            .name("write".into())
-            .spawn(move || self.run(inbox, &teller))?;
+        let telling = essential("tell", move || tell(&hub, &news))?;
+        let writing = essential("write", move || self.run(inbox, &teller))?;
         Ok((ingest, vec![writing, telling]))
     }
 
     fn run(self, mut inbox: mpsc::Receiver<Work>, teller: &Sender<Vec<News>>) {
         let mut work = Vec::with_capacity(HELPING);
+        let mut roles = RoleCache::default();
         while inbox.blocking_recv_many(&mut work, HELPING) > 0 {
             let mut batch = Vec::with_capacity(work.len());
+            let mut tags = 0;
             for item in work.drain(..) {
                 match item {
-                    Work::Admit(sealed) => batch.push(sealed),
+                    Work::Admit(sealed) => {
+                        tags += sealed.event.tags.len();
+                        batch.push(sealed);
+                    }
                     Work::Sweep => self.sweep(),
                 }
+                if tags > HELPING_TAGS {
+                    self.admit(std::mem::take(&mut batch), &mut roles, teller);
+                    tags = 0;
+                }
             }
-            self.admit(&batch, teller);
+            self.admit(batch, &mut roles, teller);
         }
     }
 
-    fn admit(&self, batch: &[Sealed], teller: &Sender<Vec<News>>) {
-        match self.commit(batch) {
+    fn admit(&self, mut batch: Vec<Sealed>, roles: &mut RoleCache, teller: &Sender<Vec<News>>) {
+        match self.commit(&batch, roles) {
             Ok(admissions) => self.report(batch, admissions, teller),
-            Err(error) => match batch {
-                [] => {}
-                [one] => self.fail(one, &error),
-                // One of them broke the transaction; alone, the others are fine.
-                _ => batch.chunks(1).for_each(|one| self.admit(one, teller)),
-            },
+            Err(error) if batch.len() <= 1 => batch.iter().for_each(|one| self.fail(one, &error)),
+            // One of them broke the transaction; without it, the others are fine.
+            Err(_) => {
+                let second_half = batch.split_off(batch.len() / 2);
+                self.admit(batch, roles, teller);
+                self.admit(second_half, roles, teller);
+            }
         }
     }
 
-    fn commit(&self, batch: &[Sealed]) -> Result<Vec<Admission>, StoreError> {
+    fn commit(
+        &self,
+        batch: &[Sealed],
+        roles: &mut RoleCache,
+    ) -> Result<Vec<Admission>, StoreError> {
         let mut admissions = Vec::new();
+        // Asked once per event, however often the transaction has to be run.
+        let mut budgets = vec![None; batch.len()];
         if batch.is_empty() {
             return Ok(admissions);
         }
         self.store.write(&mut |txn: &mut dyn Transaction| {
             admissions.clear();
-            for sealed in batch {
+            for (sealed, budget) in batch.iter().zip(&mut budgets) {
                 let mut clerk = Clerk {
                     rules: &self.rules,
                     bounds: &self.bounds,
                     now: self.clock.now(),
-                    new_repository: &mut || self.may_bring_repository(sealed.ip),
+                    roles: &mut *roles,
+                    new_repository: &mut || {
+                        budget.get_or_insert_with(|| self.may_bring_repository(sealed.ip)).clone()
+                    },
                 };
                 let candidate = Candidate { event: &sealed.event, from: &sealed.from };
                 admissions.push(clerk.admit(txn, &candidate)?);
@@ -112,11 +133,12 @@ impl Writer {
             .map_err(|why| Reason::saying(Prefix::RateLimited, "new-repositories", why.to_string()))
     }
 
-    fn report(&self, batch: &[Sealed], admissions: Vec<Admission>, teller: &Sender<Vec<News>>) {
-        let news = batch.iter().zip(admissions).map(|(sealed, admission)| {
+    fn report(&self, batch: Vec<Sealed>, admissions: Vec<Admission>, teller: &Sender<Vec<News>>) {
+        let news = batch.into_iter().zip(admissions).map(|(sealed, admission)| {
             let Admission { answer, code, fresh } = admission;
             self.metrics.event_judged(sealed.event.kind, answer.ok, code);
-            News { fresh, asker: Arc::clone(&sealed.asker), id: sealed.event.id, answer }
+            let (id, asker) = (sealed.event.id, sealed.asker);
+            News { fresh, asker, id, answer, _room: sealed.room }
         });
         // The teller ends only after this thread does.
         let _ = teller.send(news.collect());
@@ -148,8 +170,8 @@ impl Writer {
 }
 
 fn tell(hub: &Hub, news: &Receiver<Vec<News>>) {
-    for News { fresh, asker, id, answer } in news.iter().flatten() {
-        hub.tell(&fresh);
-        asker.answer(&id, &answer);
+    for it in news.iter().flatten() {
+        hub.tell(&it.fresh);
+        it.asker.answer(&it.id, &it.answer);
     }
 }
