@@ -24,6 +24,7 @@ impl Seen {
     /// Each at least once in `n` rounds.
     fn expect_one_in(&self, n: usize) {
         let seen = self.0.borrow();
+        println!("COUNTS {seen:?}");
         assert!(seen.values().all(|count| *count * n >= ROUNDS), "of {ROUNDS}: {seen:#?}");
     }
 }

@@ -371,6 +371,7 @@ fn descriptors_for_sockets(config: &Config) -> usize {
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     let limit = if raised.is_ok() { maximum } else { current };
     let limit = limit.unwrap_or(u64::MAX);
-    let reserve = limit / 100 * config.connections.descriptor_reserve_percent;
+    let reserve = limit / 100 * config.connections.descriptor_reserve_percent
+        + limit % 100 * config.connections.descriptor_reserve_percent / 100;
     usize::try_from(limit - reserve).unwrap_or(usize::MAX)
 }

@@ -269,9 +269,12 @@ async fn twenty_forgeries_end_the_conversation() {
 async fn ten_thousand_reqs_on_one_connection_cost_no_more_than_five_hundred() {
     let (server, _) = serving(&[]).await;
     let mut client = Client::connect(&server.url()).await;
-    let before = server.anonymous_kib();
-    let mut answers = std::collections::BTreeMap::<String, usize>::new();
+    let (mut before, mut answers) = (0, std::collections::BTreeMap::<String, usize>::new());
     for block in 0..50 {
+        // The limit is reached and every thread has warmed up; from here on it is all refusals.
+        if block == 5 {
+            before = server.anonymous_kib();
+        }
         for n in 0..200 {
             client
                 .say(&json!(["REQ", format!("s{block}-{n}"), {"kinds": [4242], "#t": ["x"]}]))
@@ -288,7 +291,7 @@ async fn ten_thousand_reqs_on_one_connection_cost_no_more_than_five_hundred() {
     }
     assert_eq!(answers, [("CLOSED".to_owned(), 9_500), ("EOSE".to_owned(), 500)].into());
     let grown = server.anonymous_kib().saturating_sub(before);
-    assert!(grown < 8 << 10, "{grown} KiB more than before");
+    assert!(grown < 4 << 10, "{grown} KiB more than after the first thousand");
     client.say(&json!(["CLOSE", "s0-0"])).await;
     client.subscribes("one-more", &[json!({"limit": 0})]).await;
 }
@@ -301,7 +304,7 @@ async fn filters_are_bounded_by_what_they_occupy() {
     ])
     .await;
     let mut client = Client::connect(&server.url()).await;
-    let heavy = json!({"#t": (0..1_000).map(|n| format!("{n:040}")).collect::<Vec<_>>()});
+    let heavy = json!({"#t": (0..800).map(|n| format!("{n:040}")).collect::<Vec<_>>()});
     client.subscribes("one", std::slice::from_ref(&heavy)).await;
     client.say(&json!(["REQ", "two", heavy])).await;
     let answer = client.heard().await;

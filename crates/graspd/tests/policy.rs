@@ -213,6 +213,21 @@ async fn lists_of_the_operator_are_obeyed() {
 }
 
 #[tokio::test]
+async fn a_stored_repository_that_is_blacklisted_later_is_no_longer_served() {
+    let (cursed, spared) = (acme(), Repository::new(alice(), "spared"));
+    let mut home = home(&[]);
+    home.imports(&[cursed.announcement(THEN), spared.announcement(THEN)]).await;
+    home.set("NGIT_REPOSITORY_BLACKLIST", "acme");
+    let server = home.serve().await;
+    let mut client = Client::connect(&server.url()).await;
+    let served = client.asks(&[json!({"kinds": [30617]})]).await;
+    assert_eq!(served, [spared.announcement(THEN).id]);
+    assert!(client.publishes(&cursed.issue(&bob(), THEN, "?")).await.refused("restricted:"));
+    assert!(client.publishes(&spared.issue(&bob(), THEN, "!")).await.accepted());
+    assert!(!client.publishes(&cursed.announcement(THEN)).await.ok);
+}
+
+#[tokio::test]
 async fn a_full_waiting_room_refuses_newcomers_and_keeps_who_was_let_in() {
     let server = server(&[("NGIT_RELAY_MAX_HELD_EVENTS", "3")]).await;
     let mut client = Client::connect(&server.url()).await;

@@ -13,3 +13,6 @@ pub use admit::{Admission, Bounds, import_one};
 pub use blacklist::withdraw_blacklisted;
 pub use lanes::{Asker, Ingest, Offer};
 pub use writer::Writer;
+
+#[cfg(test)]
+mod tests;
