@@ -38,28 +38,32 @@ const NAMES: &[&str] = &[
 
 /// Whatever it says, it is one: ids and signatures are not checked here.
 pub fn event(tape: &mut Tape<'_>) -> Event {
-    Event {
+    let rare_kind = tape.one_in(8);
+    let mut event = Event {
         id: EventId::from_bytes(tape.key()),
         pubkey: PubKey::from_bytes(tape.key()),
         created_at: Timestamp(tape.number()),
-        kind: if tape.one_in(8) {
-            Kind(u16::from_be_bytes(tape.bytes()))
-        } else {
-            Kind(*tape.pick(KINDS))
-        },
+        kind: Kind(if rare_kind { u16::from_be_bytes(tape.bytes()) } else { *tape.pick(KINDS) }),
         tags: (0..tape.below(12)).map(|_| tag(tape)).collect(),
         content: tape.text(),
         sig: Signature::from_bytes(tape.key()),
+    };
+    // By chance alone, hardly anybody would ever name an address of their own.
+    if tape.one_in(6) {
+        let own = format!("30617:{}:{}", event.pubkey, identifier(tape));
+        event.tags.push(Tag(vec!["a".to_owned(), own]));
     }
+    event
 }
 
 fn tag(tape: &mut Tape<'_>) -> Tag {
     if tape.one_in(16) {
         return Tag((0..tape.below(4)).map(|_| tape.text()).collect());
     }
-    let name = match tape.below(4) {
-        0 => ref_name(tape),
-        1 => "d".to_owned(),
+    let name = match tape.below(8) {
+        0 | 1 => ref_name(tape),
+        2 => "d".to_owned(),
+        3 => "HEAD".to_owned(),
         _ => (*tape.pick(NAMES)).to_owned(),
     };
     let count = [1, 1, 1, 2, 3, 0][tape.below(6)];

@@ -21,10 +21,9 @@ impl Seen {
         *self.0.borrow_mut().entry(what).or_default() += usize::from(seen);
     }
 
-    /// Each at least once in `n` rounds.
+    /// Each at least once in `n` rounds. Inputs are random, so this is far below what is usual.
     fn expect_one_in(&self, n: usize) {
         let seen = self.0.borrow();
-        println!("COUNTS {seen:?}");
         assert!(seen.values().all(|count| *count * n >= ROUNDS), "of {ROUNDS}: {seen:#?}");
     }
 }
@@ -54,7 +53,7 @@ fn events_carry_what_nip_34_is_about() {
         seen.count("still an event after an accident", read.is_ok());
         seen.count("no event any more", read.is_err());
     });
-    seen.expect_one_in(150);
+    seen.expect_one_in(500);
 }
 
 #[test]
@@ -71,7 +70,7 @@ fn filters_match_some_events_and_miss_others() {
         seen.count("hit by author", filter.authors.is_some() && hit(&filter));
         seen.count("void", filter.is_void());
     });
-    seen.expect_one_in(150);
+    seen.expect_one_in(500);
 }
 
 #[test]
