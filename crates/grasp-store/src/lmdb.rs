@@ -62,8 +62,9 @@ impl LmdbStore {
         env.clear_stale_readers()?;
         let mut txn = env.write_txn()?;
         let tables = Tables::create(&env, &mut txn)?;
-        let found = tables.meta.get(&txn, FORMAT_KEY)?.and_then(|bytes| bytes.try_into().ok());
-        match found.map(u32::from_be_bytes) {
+        // Something unreadable is a format we do not know, not a missing one.
+        let number = |bytes: &[u8]| bytes.try_into().map_or(u32::MAX, u32::from_be_bytes);
+        match tables.meta.get(&txn, FORMAT_KEY)?.map(number) {
             None => tables.meta.put(&mut txn, FORMAT_KEY, &FORMAT.to_be_bytes())?,
             Some(FORMAT) => {}
             Some(found) => return Err(StoreError::Format { found, known: FORMAT }),

@@ -29,7 +29,7 @@ pub struct Writer {
 }
 
 /// Events per transaction: many share one sync, none waits long for its neighbours.
-const HELPING: usize = 4096;
+const HELPING: usize = 1024;
 /// Tags per transaction, within one event: each may be an index entry and dirty a page.
 const HELPING_TAGS: usize = 50_000;
 const INBOX_LEN: usize = 4096;
