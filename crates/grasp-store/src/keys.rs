@@ -114,7 +114,7 @@ pub(crate) fn expiry_of(key: &[u8]) -> Option<Timestamp> {
 }
 
 /// What every index entry says about its event, so that most questions end here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Entry {
     pub(crate) serial: u64,
     pub(crate) kind: Kind,

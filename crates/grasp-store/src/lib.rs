@@ -4,6 +4,8 @@
 mod counters;
 mod keys;
 mod lmdb;
+mod merge;
+mod plan;
 mod query;
 mod record;
 mod space;

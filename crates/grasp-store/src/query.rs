@@ -4,17 +4,13 @@
 
 use crate::Result;
 use crate::keys::{Entry, List, Position};
+use crate::merge::Merge;
+use crate::plan::{Plan, STREAMS_MAX};
 use crate::record::Record;
 use crate::space::Space;
-use crate::view::{View, read_row};
+use crate::view::View;
 use grasp_core::terms::Term;
 use grasp_core::{Filter, Kind, Timestamp};
-use heed::RoRange;
-use heed::types::Bytes;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
-use std::ops::Bound;
 use std::sync::Arc;
 
 /// What the caller needs of each hit.
@@ -79,55 +75,8 @@ enum LegState {
     Satisfied,
 }
 
-/// The index lists that together contain every match of a filter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Plan {
-    Nothing,
-    Ids,
-    Tag(u8),
-    AuthorKinds,
-    Authors,
-    Kinds,
-    Time,
-}
-
-/// Tags that many unrelated events share; an author is a better way in.
-const COMMON_TAGS: &[u8] = b"tkKlL";
-/// Index lists read at once by one query; each costs about half a kilobyte and a seek per step. A
-/// filter that would need more is answered by a coarser plan and more checking.
-const STREAMS_MAX: usize = 20_000;
 /// Up to this many values of a second tag are looked up in the index instead of in the event.
 const PROBES_MAX: usize = 4;
-
-impl Plan {
-    /// The narrowest plan that opens no more than `streams_max` lists.
-    fn of(filter: &Filter, streams_max: usize) -> Self {
-        if filter.is_void() {
-            return Plan::Nothing;
-        }
-        if filter.ids.is_some() {
-            return Plan::Ids;
-        }
-        let rarest = |common: bool| {
-            let of_sort = |letter: &u8| COMMON_TAGS.contains(letter) == common;
-            let tags = filter.tags.iter().filter(|(letter, _)| of_sort(letter));
-            let rarest = tags.min_by_key(|(_, values)| values.len());
-            rarest.map(|(letter, values)| (Plan::Tag(*letter), values.len()))
-        };
-        let authors = filter.authors.as_ref().map(Vec::len);
-        let kinds = filter.kinds.as_ref().map(Vec::len);
-        let both = authors.zip(kinds).map(|(a, k)| (Plan::AuthorKinds, a.saturating_mul(k)));
-        let narrowest_first = [
-            rarest(false),
-            both,
-            authors.map(|count| (Plan::Authors, count)),
-            rarest(true),
-            kinds.map(|count| (Plan::Kinds, count)),
-        ];
-        let mut fitting = narrowest_first.into_iter().flatten().filter(|(_, n)| *n <= streams_max);
-        fitting.next().map_or(Plan::Time, |(plan, _)| plan)
-    }
-}
 
 impl Cursor {
     /// `serial_max` draws the line between stored and live: what was committed later is not ours.
@@ -173,7 +122,10 @@ pub(crate) fn advance(
     budget: &mut Budget,
     sink: &mut dyn FnMut(Hit<'_>),
 ) -> Result<Progress> {
-    let mut merge = Merge::open(view, space, cursor)?;
+    let Cursor { filters, legs, position, .. } = &mut *cursor;
+    let running = legs.iter_mut().enumerate().filter(|(_, leg)| leg.state == LegState::Running);
+    let running = running.filter_map(|(n, leg)| Some((n, &mut leg.plan, filters.get(leg.index)?)));
+    let mut merge = Merge::open(view, space, *position, running)?;
     let mut hit_legs = Vec::new();
     while let Some((position, entry)) = merge.next(&mut hit_legs)? {
         budget.steps = budget.steps.saturating_sub(1);
@@ -293,192 +245,5 @@ impl<'t> Candidate<'t> {
         let event = self.record()?.parse_json()?;
         let hit = |v: &str| values.binary_search_by(|value| value.as_str().cmp(v)).is_ok();
         Ok(event.tags.iter().any(|t| t.letter() == Some(letter) && t.value().is_some_and(hit)))
-    }
-}
-
-/// One list being read, on behalf of one leg.
-struct Stream<'t> {
-    leg: usize,
-    rows: Rows<'t>,
-}
-
-enum Rows<'t> {
-    List(RoRange<'t, Bytes, Bytes>),
-    Points(std::vec::IntoIter<(Position, Entry)>),
-}
-
-impl Stream<'_> {
-    fn next(&mut self) -> Result<Option<(Position, Entry)>> {
-        match &mut self.rows {
-            Rows::List(range) => {
-                range.next().transpose()?.map(|(key, value)| read_row(key, value)).transpose()
-            }
-            Rows::Points(points) => Ok(points.next()),
-        }
-    }
-}
-
-/// The k-way merge of all streams by position.
-struct Merge<'t> {
-    streams: Vec<Stream<'t>>,
-    heap: BinaryHeap<Reverse<(Position, usize, HeapEntry)>>,
-}
-
-/// Rides along in the heap without taking part in its order beyond breaking exact ties.
-#[derive(PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
-struct HeapEntry(u64, u16, bool);
-
-impl From<Entry> for HeapEntry {
-    fn from(entry: Entry) -> Self {
-        Self(entry.serial, entry.kind.0, entry.expires)
-    }
-}
-
-impl From<HeapEntry> for Entry {
-    fn from(entry: HeapEntry) -> Self {
-        Self { serial: entry.0, kind: Kind(entry.1), expires: entry.2 }
-    }
-}
-
-impl<'t> Merge<'t> {
-    fn open(view: View<'t>, space: Space, cursor: &mut Cursor) -> Result<Self> {
-        let mut opener = Opener { view, space, after: cursor.position, streams: Vec::new() };
-        let running = |(_, leg): &(usize, &mut Leg)| leg.state == LegState::Running;
-        for (number, leg) in cursor.legs.iter_mut().enumerate().filter(running) {
-            let Some(filter) = cursor.filters.get(leg.index) else { continue };
-            let before = opener.streams.len();
-            opener.open(number, leg.plan, filter)?;
-            // Authors of thousands of kinds are found out only here.
-            if opener.streams.len() - before > STREAMS_MAX {
-                opener.streams.truncate(before);
-                leg.plan = Plan::Time;
-                opener.open(number, leg.plan, filter)?;
-            }
-        }
-        let mut merge = Self { streams: opener.streams, heap: BinaryHeap::new() };
-        for index in 0..merge.streams.len() {
-            merge.refill(index)?;
-        }
-        Ok(merge)
-    }
-
-    fn refill(&mut self, index: usize) -> Result<()> {
-        let next = self.streams.get_mut(index).map(Stream::next).transpose()?.flatten();
-        if let Some((position, entry)) = next {
-            self.heap.push(Reverse((position, index, entry.into())));
-        }
-        Ok(())
-    }
-
-    /// The next position, with the legs whose lists contain it (sorted, each once).
-    fn next(&mut self, legs: &mut Vec<usize>) -> Result<Option<(Position, Entry)>> {
-        legs.clear();
-        let Some(Reverse((position, _, entry))) = self.heap.peek().copied() else {
-            return Ok(None);
-        };
-        while let Some(top) = self.heap.peek_mut() {
-            let Reverse((at, index, _)) = *top;
-            if at != position {
-                break;
-            }
-            let Some(stream) = self.streams.get_mut(index) else { break };
-            legs.push(stream.leg);
-            match stream.next()? {
-                // Replacing the top in place is one sift instead of two.
-                Some((next, entry)) => replace(top, Reverse((next, index, entry.into()))),
-                None => drop(PeekMut::pop(top)),
-            }
-        }
-        legs.sort_unstable();
-        legs.dedup();
-        Ok(Some((position, entry.into())))
-    }
-}
-
-fn replace<T: Ord>(mut top: PeekMut<'_, T>, with: T) {
-    *top = with;
-}
-
-struct Opener<'t> {
-    view: View<'t>,
-    space: Space,
-    after: Option<Position>,
-    streams: Vec<Stream<'t>>,
-}
-
-impl Opener<'_> {
-    fn open(&mut self, index: usize, plan: Plan, filter: &Filter) -> Result<()> {
-        let kinds = filter.kinds.as_deref().unwrap_or_default();
-        let authors = filter.authors.as_deref().unwrap_or_default();
-        match plan {
-            Plan::Nothing => Ok(()),
-            Plan::Ids => self.open_ids(index, filter),
-            Plan::Time => self.open_list(index, filter, &List::time()),
-            Plan::Kinds => self.open_lists(index, filter, kinds.iter().map(|k| List::kind(*k))),
-            Plan::Tag(letter) => {
-                let values = filter.tags.get(&letter).map(Vec::as_slice).unwrap_or_default();
-                let lists = values.iter().map(|v| List::term(&Term::tag(letter, v)));
-                self.open_lists(index, filter, lists)
-            }
-            Plan::AuthorKinds => {
-                let pairs = authors.iter().flat_map(|a| kinds.iter().map(move |k| (a, *k)));
-                self.open_lists(index, filter, pairs.map(|(a, k)| List::author_kind(a, k)))
-            }
-            Plan::Authors => {
-                for author in authors {
-                    for kind in self.view.kinds_of(self.space, author)?.take(STREAMS_MAX + 1) {
-                        self.open_list(index, filter, &List::author_kind(author, kind?))?;
-                    }
-                }
-                Ok(())
-            }
-        }
-    }
-
-    fn open_ids(&mut self, leg: usize, filter: &Filter) -> Result<()> {
-        let mut points = Vec::new();
-        for id in filter.ids.as_deref().unwrap_or_default() {
-            let Some(serial) = self.view.serial_of(self.space, id)? else { continue };
-            let record = self.view.record(self.space, serial)?;
-            let position = Position::new(record.created_at(), id);
-            let (kind, expires) = (record.kind(), record.expires().is_some());
-            if self.after.is_none_or(|after| position > after) {
-                points.push((position, Entry { serial, kind, expires }));
-            }
-        }
-        points.sort_unstable_by_key(|(position, _)| *position);
-        self.streams.push(Stream { leg, rows: Rows::Points(points.into_iter()) });
-        Ok(())
-    }
-
-    fn open_lists(
-        &mut self,
-        leg: usize,
-        filter: &Filter,
-        lists: impl Iterator<Item = List>,
-    ) -> Result<()> {
-        for list in lists {
-            self.open_list(leg, filter, &list)?;
-        }
-        Ok(())
-    }
-
-    /// Reads a list from where the cursor stands, or from `until`, down to `since`.
-    fn open_list(&mut self, leg: usize, filter: &Filter, list: &List) -> Result<()> {
-        let mut lowest = list.as_bytes().to_vec();
-        let mut highest = lowest.clone();
-        lowest.extend_from_slice(&(!filter.until.map_or(u64::MAX, |t| t.0)).to_be_bytes());
-        highest.extend_from_slice(&(!filter.since.map_or(0, |t| t.0)).to_be_bytes());
-        highest.extend_from_slice(&[0xff; 32]);
-        let resume = self.after.map(|after| list.key(&after)).filter(|key| *key >= lowest);
-        let from = match &resume {
-            Some(key) if key.as_slice() >= highest.as_slice() => return Ok(()),
-            Some(key) => Bound::Excluded(key.as_slice()),
-            None => Bound::Included(lowest.as_slice()),
-        };
-        let range = (from, Bound::Included(highest.as_slice()));
-        let rows = self.view.tables.of(self.space).index.range(self.view.txn, &range)?;
-        self.streams.push(Stream { leg, rows: Rows::List(rows) });
-        Ok(())
     }
 }
