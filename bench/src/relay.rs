@@ -148,6 +148,8 @@ impl Run {
         );
         ensure!(server.stop().await, "the server does not stop in order");
         server.restart().await;
+        // Once it has looked at every event, it is as awake as an idle server gets.
+        ensure!(query::count(&server.address).await? >= events, "events were lost in a restart");
         let used = process::anonymous_mb(server.pid())?;
         self.report.add(
             Row::new(format!("memory, {events} events, after a start"), used, "MB").below(60.0),
