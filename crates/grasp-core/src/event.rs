@@ -11,6 +11,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
 
@@ -147,11 +148,15 @@ impl Event {
 
     /// Checks id, then signature: the cheap lie is found first.
     pub fn verify(self) -> Result<VerifiedEvent, Forged> {
+        self.verify_with(&mut KeyRing::default())
+    }
+
+    /// The same for somebody who verifies many events of the same authors.
+    pub fn verify_with(self, ring: &mut KeyRing) -> Result<VerifiedEvent, Forged> {
         if self.hash() != self.id {
             return Err(Forged::Id);
         }
-        let key =
-            XOnlyPublicKey::from_byte_array(*self.pubkey.as_bytes()).map_err(|_| Forged::Key)?;
+        let key = ring.key(&self.pubkey)?;
         let sig = schnorr::Signature::from_byte_array(*self.sig.as_bytes());
         secp256k1::schnorr::verify(&sig, self.id.as_bytes(), &key)
             .map_err(|_| Forged::Signature)?;
@@ -197,6 +202,28 @@ impl Event {
 
     pub fn rank(&self) -> Rank {
         Rank { created_at: self.created_at, id: self.id }
+    }
+}
+
+/// Keys already checked to be on the curve, which costs a tenth of a signature check.
+#[derive(Debug, Default)]
+pub struct KeyRing {
+    keys: HashMap<PubKey, XOnlyPublicKey>,
+}
+
+impl KeyRing {
+    const KEYS_MAX: usize = 4_096;
+
+    fn key(&mut self, of: &PubKey) -> Result<XOnlyPublicKey, Forged> {
+        if let Some(key) = self.keys.get(of) {
+            return Ok(*key);
+        }
+        let key = XOnlyPublicKey::from_byte_array(*of.as_bytes()).map_err(|_| Forged::Key)?;
+        if self.keys.len() == Self::KEYS_MAX {
+            self.keys.clear();
+        }
+        self.keys.insert(*of, key);
+        Ok(key)
     }
 }
 

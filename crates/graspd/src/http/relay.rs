@@ -30,6 +30,8 @@ const ERRANDS_BYTES_MAX: usize = 4 << 20;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a connection that ends waits for answers that are still due.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
+/// How long it then waits for the client to close its side.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 const RECONCILING_IDLE_MAX: Duration = Duration::from_secs(60);
 
 impl Asker for Outbox {
@@ -441,8 +443,14 @@ impl Conversation {
         let _ = timeout(LAST_ANSWERS, self.answer_in_flight()).await;
         let reason: String = why.chars().take(100).collect();
         let frame = CloseFrame { code, reason: Utf8Bytes::from(reason) };
-        let _ =
-            timeout(Duration::from_secs(1), self.socket.send(Message::Close(Some(frame)))).await;
+        let goodbye = async {
+            self.socket.send(Message::Close(Some(frame))).await.map_err(|_| Over)?;
+            // A socket closed over unread input is reset, and a reset destroys answers that the
+            // client has not read yet. So the rest is read, and nothing is made of it.
+            while let Some(Ok(_)) = self.socket.recv().await {}
+            Ok::<(), Over>(())
+        };
+        let _ = timeout(LAST_WORDS, goodbye).await;
     }
 }
 

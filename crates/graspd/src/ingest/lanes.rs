@@ -3,7 +3,7 @@
 
 use super::gather::known;
 use crate::threads::essential;
-use grasp_core::event::Forged;
+use grasp_core::event::{Forged, KeyRing};
 use grasp_core::maintainers::Standing;
 use grasp_core::policy::{Answer, Reason};
 use grasp_core::{Event, EventId, Tag, VerifiedEvent};
@@ -133,11 +133,12 @@ struct Lane {
 
 impl Lane {
     fn run(mut self) {
+        let mut ring = KeyRing::default();
         let mut waiting = Vec::with_capacity(HELPING);
         while self.inbox.blocking_recv_many(&mut waiting, HELPING) > 0 {
             let standings = self.look_up(&waiting);
             for (Waiting { offer, room }, standing) in waiting.drain(..).zip(standings) {
-                self.check(offer, room, standing);
+                self.check(offer, room, standing, &mut ring);
             }
         }
     }
@@ -148,7 +149,13 @@ impl Lane {
         waiting.iter().map(|w| known(&*snapshot, &w.offer.event.id).unwrap_or(None)).collect()
     }
 
-    fn check(&self, offer: Offer, room: OwnedSemaphorePermit, standing: Option<Standing>) {
+    fn check(
+        &self,
+        offer: Offer,
+        room: OwnedSemaphorePermit,
+        standing: Option<Standing>,
+        ring: &mut KeyRing,
+    ) {
         let Offer { event, from, ip, asker } = offer;
         let id = event.id;
         let duplicate = match standing {
@@ -159,7 +166,7 @@ impl Lane {
         if let Some(reason) = duplicate {
             return asker.answer(&id, &Answer { ok: reason.is_ok(), text: reason.to_string() });
         }
-        match event.verify() {
+        match event.verify_with(ring) {
             Err(forged) => asker.answer_forged(&id, forged),
             Ok(event) => {
                 let event = Arc::new(event);
