@@ -9,6 +9,7 @@ use grasp_core::nip34::State;
 use grasp_core::policy::{
     Answer, Needs, Origin, Prefix, Reason, Remains, Rules, Subject, Verdict, Withdrawal, judge,
 };
+use grasp_core::terms::Term;
 use grasp_core::{Kind, Time, VerifiedEvent};
 use grasp_store::{Provenance, Put, SourceKind, Space, StoreError, Transaction};
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub struct Bounds {
 
 /// Events of a vanished author removed together with the request; the rest follows in sweeps.
 pub(super) const SWEEP_MAX: usize = 2_000;
+/// Waiting states removed with the announcement that leaves.
+const STATES_DROPPED_MAX: usize = 256;
 /// Requests kept aside that one arrival may wake.
 const WOKEN_MAX: usize = 64;
 
@@ -317,7 +320,23 @@ fn withdraw(
             txn.remove(space, &current.event.id)?;
         }
     }
+    drop_waiting_states(txn, withdrawal.repo.identifier.as_str())?;
     Ok(fresh)
+}
+
+/// States that waited for a repository wait for nothing once no announcement of that name is left.
+fn drop_waiting_states(txn: &mut dyn Transaction, identifier: &str) -> Result<(), StoreError> {
+    let announced = Term::announces(identifier);
+    for space in [Space::Served, Space::Held] {
+        if txn.has_term(space, &announced)? {
+            return Ok(());
+        }
+    }
+    let named = txn.newest(Space::Held, &Term::tag(b'd', identifier), STATES_DROPPED_MAX)?;
+    for state in named.iter().filter(|named| named.event.kind == Kind::STATE) {
+        txn.remove(Space::Held, &state.event.id)?;
+    }
+    Ok(())
 }
 
 fn put(

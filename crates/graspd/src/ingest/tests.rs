@@ -192,6 +192,27 @@ fn a_state_without_objects_ends_no_state_that_waits() {
 }
 
 #[test]
+fn who_leaves_takes_waiting_states_along_unless_another_owner_needs_them() {
+    let (owner, other) = (Author::number(1), Author::number(2));
+    for needed in [false, true] {
+        let mut desk = Desk::new();
+        assert!(desk.imports(&owner.signs(announces(&owner, "acme", NOW - 9))));
+        if needed {
+            assert_eq!(
+                desk.code(&other.signs(announces(&other, "acme", NOW - 9))),
+                "held-git-data"
+            );
+        }
+        let draft = Draft::new(Kind::STATE, NOW - 8).tag(&["d", "acme"]);
+        let state = owner.signs(draft.tag(&["refs/heads/main", &"1".repeat(40)]));
+        assert_eq!(desk.code(&state), "held-git-data");
+        let leaves = owner.signs(Draft::new(Kind::ANNOUNCEMENT, NOW - 5).tag(&["d", "acme"]));
+        assert_eq!(desk.code(&leaves), "withdrawn");
+        assert_eq!(desk.is_in(Space::Held, &state), needed, "P 2.1 row 6");
+    }
+}
+
+#[test]
 fn a_full_store_refuses_whole_and_still_deletes() {
     let owner = Author::number(1);
     let mut desk = Desk::with_budget(4 << 20);
