@@ -3,6 +3,7 @@
 
 pub mod event;
 pub mod filter;
+pub mod hold;
 pub mod id;
 pub mod json;
 pub mod kind;
@@ -10,6 +11,7 @@ pub mod maintainers;
 pub mod nip09;
 pub mod nip34;
 pub mod policy;
+pub mod push;
 pub mod service;
 pub mod terms;
 pub mod time;

@@ -6,7 +6,10 @@ use std::fmt;
 use std::time::Duration;
 
 /// Milliseconds since 1970, as told by the server's own clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(transparent)]
 pub struct Time(pub u64);
 
 impl Time {

@@ -103,6 +103,8 @@ struct Use {
     events: TokenBucket,
     announcements: TokenBucket,
     new_repositories: TokenBucket,
+    held: TokenBucket,
+    uploads: TokenBucket,
 }
 
 /// Connected addresses at one moment.
@@ -171,6 +173,20 @@ impl Budgets {
         take(&mut used.new_repositories, "new repositories", rate, now)
     }
 
+    /// For an event that will have to wait here.
+    pub fn take_held(&mut self, ip: IpKey, now: Time) -> Result<(), Refused> {
+        let rate = self.limits.held_per_ip;
+        let Some(used) = self.entry(ip)? else { return Ok(()) };
+        take(&mut used.held, "events that wait for git data", rate, now)
+    }
+
+    /// For commits of a pull request that nobody has published yet.
+    pub fn take_upload(&mut self, ip: IpKey, now: Time) -> Result<(), Refused> {
+        let rate = self.limits.uploads_per_ip;
+        let Some(used) = self.entry(ip)? else { return Ok(()) };
+        take(&mut used.uploads, "unpublished pull requests", rate, now)
+    }
+
     pub fn retain(&mut self, ip: IpKey, bytes: usize) -> Result<(), Refused> {
         let max = self.limits.retained_filter_bytes_per_ip_max;
         let Some(used) = self.entry(ip)? else { return Ok(()) };
@@ -208,6 +224,11 @@ impl Budgets {
         self.table.retain(|_, used| !used.is_idle(limits, now));
     }
 
+    /// Is anything counted for this address?
+    pub fn counts(&self, ip: IpKey) -> bool {
+        !self.is_exempt(ip)
+    }
+
     /// `None` for an exempt address, which leaves no trace.
     fn entry(&mut self, ip: IpKey) -> Result<Option<&mut Use>, Refused> {
         if self.is_exempt(ip) {
@@ -227,6 +248,8 @@ impl Use {
             && self.events.is_full(&limits.events_per_ip, now)
             && self.announcements.is_full(&limits.announcements_per_ip, now)
             && self.new_repositories.is_full(&limits.new_repositories_per_ip, now)
+            && self.held.is_full(&limits.held_per_ip, now)
+            && self.uploads.is_full(&limits.uploads_per_ip, now)
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Limits {
     pub events_per_ip: Rate,
     pub announcements_per_ip: Rate,
     pub new_repositories_per_ip: Rate,
+    pub held_per_ip: Rate,
+    pub uploads_per_ip: Rate,
 }
 
 impl Default for Limits {
@@ -62,6 +64,8 @@ impl Default for Limits {
             events_per_ip: Rate::per_minute(1_200, 2_400),
             announcements_per_ip: Rate::per_hour(120),
             new_repositories_per_ip: Rate::per_day(100),
+            held_per_ip: Rate::per_hour(200),
+            uploads_per_ip: Rate::per_hour(20),
         }
     }
 }

@@ -5,6 +5,7 @@ mod counters;
 mod keys;
 mod lmdb;
 mod merge;
+mod notes;
 mod plan;
 mod query;
 mod record;
@@ -15,6 +16,7 @@ mod write;
 
 pub use keys::Position;
 pub use lmdb::{LmdbStore, Options, in_memory};
+pub use notes::{Note, Shelf};
 pub use query::{Budget, Cursor, Hit, Progress, Want};
 pub use record::{Provenance, SourceKind, StoredEvent};
 pub use space::Space;
@@ -118,6 +120,8 @@ pub trait Snapshot {
         kind: Kind,
         count_max: usize,
     ) -> Result<Vec<StoredEvent>>;
+    /// How many events an author has there, counting no further than `count_max`.
+    fn authored(&self, space: Space, author: &PubKey, count_max: usize) -> Result<usize>;
     /// What its author's earlier requests say about this event.
     fn erased(&self, event: &Event) -> Result<Erased>;
     /// How many tombstones an author has, counting no further than `count_max`.
@@ -129,6 +133,9 @@ pub trait Snapshot {
     fn last_serial(&self) -> Result<u64>;
     /// Is there anything for the two sweeps of [`Transaction`] to remove?
     fn needs_sweep(&self, now: Timestamp) -> Result<bool>;
+    fn note(&self, shelf: Shelf, key: &[u8]) -> Result<Option<Vec<u8>>>;
+    /// The notes whose key starts with `prefix`, in order of their keys.
+    fn notes(&self, shelf: Shelf, prefix: &[u8], count_max: usize) -> Result<Vec<Note>>;
     /// Moves a query forward until it ends or `budget` is spent; see [`Cursor`].
     fn advance(
         &self,
@@ -139,9 +146,12 @@ pub trait Snapshot {
     ) -> Result<Progress>;
 }
 
+/// Sees what a sweep removed, and where it was.
+pub type Gone<'a> = dyn FnMut(Space, &StoredEvent) + 'a;
+
 pub trait Transaction: Snapshot {
-    /// Stores an event, replacing the version it beats. Refused when the budget is spent; requests
-    /// to delete make room, so they may use the last of it.
+    /// Stores an event, replacing the version it beats (but not in [`Space::History`]). Refused when
+    /// the budget is spent; requests to delete make room, so they may use the last of it.
     fn put(&mut self, space: Space, event: &VerifiedEvent, from: &Provenance) -> Result<Put>;
     fn remove(&mut self, space: Space, id: &EventId) -> Result<Option<StoredEvent>>;
     /// From now on this id by this author is deleted, known here or not.
@@ -150,8 +160,16 @@ pub trait Transaction: Snapshot {
     fn bury_coordinate(&mut self, of: &Coordinate, at: Timestamp) -> Result<()>;
     /// Everything this author signed up to `at` is gone and stays away (NIP-62).
     fn bury_author(&mut self, author: &PubKey, at: Timestamp) -> Result<()>;
-    /// Removes up to `count_max` events of authors who vanished; returns how many went.
-    fn sweep_vanished(&mut self, count_max: usize) -> Result<usize>;
-    /// Removes up to `count_max` events that expired by `now`; returns how many went.
-    fn sweep_expired(&mut self, now: Timestamp, count_max: usize) -> Result<usize>;
+    /// Removes up to `count_max` events of authors who vanished, and shows each to `gone`.
+    fn sweep_vanished(&mut self, count_max: usize, gone: &mut Gone<'_>) -> Result<usize>;
+    /// Removes up to `count_max` events that expired by `now`, and shows each to `gone`.
+    fn sweep_expired(
+        &mut self,
+        now: Timestamp,
+        count_max: usize,
+        gone: &mut Gone<'_>,
+    ) -> Result<usize>;
+    /// Writes a note, in place of the one with the same key.
+    fn put_note(&mut self, shelf: Shelf, key: &[u8], value: &[u8]) -> Result<()>;
+    fn remove_note(&mut self, shelf: Shelf, key: &[u8]) -> Result<bool>;
 }

@@ -13,16 +13,19 @@ pub enum Space {
     Held,
     /// Not accepted for want of a dependency; judged again when it appears.
     Aside,
+    /// Versions that were served once. Several of one address live here side by side.
+    History,
 }
 
 impl Space {
-    pub const ALL: [Space; 3] = [Space::Served, Space::Held, Space::Aside];
+    pub const ALL: [Space; 4] = [Space::Served, Space::Held, Space::Aside, Space::History];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Space::Served => "served",
             Space::Held => "held",
             Space::Aside => "aside",
+            Space::History => "history",
         }
     }
 }
@@ -41,14 +44,16 @@ pub(crate) struct SpaceTables {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tables {
-    spaces: [SpaceTables; 3],
+    spaces: [SpaceTables; 4],
+    /// Small records that live and commit with the events; see [`crate::Shelf`].
+    pub(crate) notes: Table,
     pub(crate) tombstones: Table,
     /// Small numbers: format, last serial, counts and bytes per space.
     pub(crate) meta: Table,
 }
 
 impl Tables {
-    pub(crate) const COUNT: u32 = 11;
+    pub(crate) const COUNT: u32 = 15;
 
     pub(crate) fn create(env: &Env<WithoutTls>, txn: &mut RwTxn<'_>) -> Result<Self> {
         let mut table = |name: &str| env.create_database::<Bytes, Bytes>(txn, Some(name));
@@ -60,8 +65,10 @@ impl Tables {
                 index: table(&format!("{name}-index"))?,
             })
         };
-        let spaces = [space(Space::Served)?, space(Space::Held)?, space(Space::Aside)?];
-        Ok(Self { spaces, tombstones: table("tombstones")?, meta: table("meta")? })
+        let [served, held, aside, history] = Space::ALL;
+        let spaces = [space(served)?, space(held)?, space(aside)?, space(history)?];
+        let (notes, tombstones) = (table("notes")?, table("tombstones")?);
+        Ok(Self { spaces, notes, tombstones, meta: table("meta")? })
     }
 
     pub(crate) fn of(&self, space: Space) -> &SpaceTables {
@@ -69,11 +76,12 @@ impl Tables {
             Space::Served => &self.spaces[0],
             Space::Held => &self.spaces[1],
             Space::Aside => &self.spaces[2],
+            Space::History => &self.spaces[3],
         }
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Table> {
         let spaces = self.spaces.iter().flat_map(|s| [&s.events, &s.ids, &s.index]);
-        spaces.chain([&self.tombstones, &self.meta])
+        spaces.chain([&self.notes, &self.tombstones, &self.meta])
     }
 }

@@ -1,12 +1,13 @@
 //! Reading, the same inside and outside of a write transaction.
 
 use crate::counters::{Counter, Unsaved};
+use crate::notes;
 use crate::keys::{Entry, List, Position, expiry_of, kind_after_author};
 use crate::query::{self, Budget, Cursor, Hit, Progress};
 use crate::record::{Record, StoredEvent};
 use crate::space::{Space, Tables};
 use crate::tombstones;
-use crate::{Header, Result, Snapshot, StoreError};
+use crate::{Header, Note, Result, Shelf, Snapshot, StoreError};
 use grasp_core::policy::Erased;
 use grasp_core::terms::Term;
 use grasp_core::{Coordinate, Event, EventId, Kind, PubKey, Timestamp};
@@ -156,6 +157,20 @@ impl<T: Viewed> Snapshot for T {
         count_max: usize,
     ) -> Result<Vec<StoredEvent>> {
         self.view().first_events(space, &List::author_kind(author, kind), count_max)
+    }
+
+    fn authored(&self, space: Space, author: &PubKey, count_max: usize) -> Result<usize> {
+        Ok(self.view().list(space, &List::author(author))?.take(count_max).count())
+    }
+
+    fn note(&self, shelf: Shelf, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let view = self.view();
+        notes::get(&view.tables.notes, view.txn, shelf, key)
+    }
+
+    fn notes(&self, shelf: Shelf, prefix: &[u8], count_max: usize) -> Result<Vec<Note>> {
+        let view = self.view();
+        notes::list(&view.tables.notes, view.txn, shelf, prefix, count_max)
     }
 
     fn erased(&self, event: &Event) -> Result<Erased> {

@@ -3,11 +3,12 @@
 
 use crate::counters::{Counter, Unsaved};
 use crate::keys::{Entry, List, Position, expiry_of};
+use crate::notes;
 use crate::record::{Provenance, StoredEvent, encode};
 use crate::space::{Space, Tables};
 use crate::tombstones;
 use crate::view::{View, Viewed};
-use crate::{Put, Result, Snapshot, StoreError, Transaction, Usage};
+use crate::{Gone, Put, Result, Shelf, Snapshot, StoreError, Transaction, Usage};
 use grasp_core::terms::{Term, terms};
 use grasp_core::{Coordinate, Event, EventId, Kind, PubKey, Timestamp, VerifiedEvent};
 use heed::RwTxn;
@@ -91,21 +92,22 @@ impl Writing<'_, '_> {
         author: &PubKey,
         until: Timestamp,
         count_max: usize,
+        gone: &mut Gone<'_>,
     ) -> Result<usize> {
         let own: (List, fn(Kind) -> bool) = (List::author(author), |kind| kind != Kind::VANISH);
         // Gift wraps are signed by throwaway keys: the vanished author is only addressed.
         let wraps: (List, fn(Kind) -> bool) =
             (List::term(&Term::tag(b'p', &author.to_hex())), |kind| kind == Kind::GIFT_WRAP);
-        let mut gone = 0;
+        let mut count = 0;
         for space in Space::ALL {
             for (list, goes) in [&own, &wraps] {
-                for serial in self.serials(space, list, until, *goes, count_max - gone)? {
-                    self.take_out(space, serial)?;
-                    gone += 1;
+                for serial in self.serials(space, list, until, *goes, count_max - count)? {
+                    gone(space, &self.take_out(space, serial)?);
+                    count += 1;
                 }
             }
         }
-        Ok(gone)
+        Ok(count)
     }
 
     fn expired_serials(&self, space: Space, now: Timestamp, max: usize) -> Result<Vec<u64>> {
@@ -148,6 +150,7 @@ impl Transaction for Writing<'_, '_> {
             return Ok(Put::Duplicate);
         }
         let current = match event.coordinate() {
+            _ if space == Space::History => None,
             Some(coordinate) => self.current(space, &coordinate)?,
             None => None,
         };
@@ -178,31 +181,44 @@ impl Transaction for Writing<'_, '_> {
         tombstones::bury_author(&self.tables.tombstones, self.txn, author, at)
     }
 
-    fn sweep_vanished(&mut self, count_max: usize) -> Result<usize> {
-        let mut gone = 0;
-        while gone < count_max {
+    fn sweep_vanished(&mut self, count_max: usize, gone: &mut Gone<'_>) -> Result<usize> {
+        let mut count = 0;
+        while count < count_max {
             let Some((author, until)) = tombstones::vanishing(&self.tables.tombstones, self.txn)?
             else {
                 break;
             };
-            let left = count_max - gone;
-            let swept = self.sweep_author(&author, until, left)?;
-            gone += swept;
+            let left = count_max - count;
+            let swept = self.sweep_author(&author, until, left, gone)?;
+            count += swept;
             if swept < left {
                 tombstones::vanished(&self.tables.tombstones, self.txn, &author)?;
             }
         }
-        Ok(gone)
+        Ok(count)
     }
 
-    fn sweep_expired(&mut self, now: Timestamp, count_max: usize) -> Result<usize> {
-        let mut gone = 0;
+    fn sweep_expired(
+        &mut self,
+        now: Timestamp,
+        count_max: usize,
+        gone: &mut Gone<'_>,
+    ) -> Result<usize> {
+        let mut count = 0;
         for space in Space::ALL {
-            for serial in self.expired_serials(space, now, count_max - gone)? {
-                self.take_out(space, serial)?;
-                gone += 1;
+            for serial in self.expired_serials(space, now, count_max - count)? {
+                gone(space, &self.take_out(space, serial)?);
+                count += 1;
             }
         }
-        Ok(gone)
+        Ok(count)
+    }
+
+    fn put_note(&mut self, shelf: Shelf, key: &[u8], value: &[u8]) -> Result<()> {
+        notes::put(&self.tables.notes, self.txn, shelf, key, value)
+    }
+
+    fn remove_note(&mut self, shelf: Shelf, key: &[u8]) -> Result<bool> {
+        notes::remove(&self.tables.notes, self.txn, shelf, key)
     }
 }

@@ -4,6 +4,7 @@
 
 mod author;
 mod client;
+mod git;
 mod http;
 mod random;
 mod repository;
@@ -11,6 +12,7 @@ mod server;
 
 pub use author::{Author, Draft};
 pub use client::{Client, Reply};
+pub use git::{Git, Ran, UNBORN, WorkTree};
 pub use http::{Page, http, read_to_end};
 pub use random::Random;
 pub use repository::Repository;

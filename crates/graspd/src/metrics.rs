@@ -6,9 +6,10 @@ use grasp_relay::Crowd;
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
-    Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder,
+    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, TextEncoder,
 };
+use std::time::Duration;
 
 #[derive(Debug)]
 pub struct Metrics {
@@ -25,11 +26,81 @@ pub struct Metrics {
     events_received: IntCounterVec,
     events_stored: IntCounterVec,
     events_rejected: IntCounterVec,
+    git_operations: IntCounterVec,
+    git_seconds: HistogramVec,
+    git_bytes: IntCounterVec,
+    git_pushes_judged: IntCounterVec,
+    git_busiest: IntGaugeVec,
+    /// Repositories found not to be where their state says.
+    pub refs_differ: IntCounter,
+}
+
+/// Counted elsewhere, shown here.
+#[derive(Debug, Clone, Default)]
+pub struct Gathered {
+    pub uptime_secs: u64,
+    pub repositories: u64,
+    pub crowd: Crowd,
+    /// The busiest repositories and the bytes they moved.
+    pub busiest: Vec<(String, u64)>,
+}
+
+/// What a git client came for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    Clone,
+    Fetch,
+    Push,
+}
+
+impl Operation {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Clone => "clone",
+            Self::Fetch => "fetch",
+            Self::Push => "push",
+        }
+    }
+}
+
+/// As seen from here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    In,
+    Out,
+}
+
+impl Direction {
+    fn label(self) -> &'static str {
+        match self {
+            Self::In => "in",
+            Self::Out => "out",
+        }
+    }
+}
+
+/// What the rules said about a push before its pack was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Authorization {
+    Allowed,
+    Unchanged,
+    Refused,
+}
+
+impl Authorization {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Unchanged => "unchanged",
+            Self::Refused => "refused",
+        }
+    }
 }
 
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 const SECONDS: [f64; 8] = [1.0, 5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 3600.0];
+const GIT_SECONDS: [f64; 8] = [0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
 impl Metrics {
     pub fn new() -> prometheus::Result<Self> {
@@ -53,7 +124,44 @@ impl Metrics {
             "ngit_websocket_connection_duration_seconds",
             "How long WebSocket connections lasted.",
         );
+        let git_seconds = HistogramOpts::new(
+            "ngit_git_operation_duration_seconds",
+            "How long git clones, fetches and pushes took.",
+        );
         Ok(Self {
+            git_operations: counters(
+                "ngit_git_operations_total",
+                "Git clones, fetches and pushes.",
+                &["operation", "status"],
+            )?,
+            git_seconds: add(
+                &registry,
+                HistogramVec::new(git_seconds.buckets(GIT_SECONDS.into()), &["operation"])?,
+            )?,
+            git_bytes: counters(
+                "ngit_git_bytes_total",
+                "Bytes of git requests and answers.",
+                &["direction"],
+            )?,
+            git_pushes_judged: counters(
+                "ngit_git_push_authorization_total",
+                "What the rules said about pushes.",
+                &["result"],
+            )?,
+            git_busiest: add(
+                &registry,
+                IntGaugeVec::new(
+                    Opts::new(
+                        "ngit_git_top_repos_bytes",
+                        "Bytes moved for the busiest repositories since the start.",
+                    ),
+                    &["repo"],
+                )?,
+            )?,
+            refs_differ: counter(
+                "ngit_git_refs_differ_total",
+                "Times a repository's refs were found to differ from its served state.",
+            )?,
             uptime: counter("ngit_uptime_seconds", "Seconds since the server started.")?,
             repositories: gauge("ngit_repositories_total", "Repositories served.")?,
             connections_active: gauge(
@@ -120,12 +228,31 @@ impl Metrics {
         self.messages_sent.with_label_values(&[verb(text, &RELAY_VERBS)]).inc();
     }
 
-    /// The whole page; figures that are counted elsewhere are handed in.
-    pub fn render(&self, uptime_secs: u64, repositories: u64, crowd: Crowd) -> String {
-        self.uptime.inc_by(uptime_secs.saturating_sub(self.uptime.get()));
-        self.repositories.set(i64::try_from(repositories).unwrap_or(i64::MAX));
-        self.unique_ips.set(i64::try_from(crowd.ips).unwrap_or(i64::MAX));
-        self.flagged_abusers.set(i64::try_from(crowd.crowded).unwrap_or(i64::MAX));
+    pub fn git_done(&self, operation: Operation, is_fine: bool, took: Duration) {
+        let (operation, status) = (operation.label(), if is_fine { "success" } else { "error" });
+        self.git_operations.with_label_values(&[operation, status]).inc();
+        self.git_seconds.with_label_values(&[operation]).observe(took.as_secs_f64());
+    }
+
+    pub fn git_moved(&self, direction: Direction, bytes: u64) {
+        self.git_bytes.with_label_values(&[direction.label()]).inc_by(bytes);
+    }
+
+    pub fn push_judged(&self, result: Authorization) {
+        self.git_pushes_judged.with_label_values(&[result.label()]).inc();
+    }
+
+    /// The whole page.
+    pub fn render(&self, with: &Gathered) -> String {
+        self.uptime.inc_by(with.uptime_secs.saturating_sub(self.uptime.get()));
+        self.repositories.set(i64::try_from(with.repositories).unwrap_or(i64::MAX));
+        self.unique_ips.set(i64::try_from(with.crowd.ips).unwrap_or(i64::MAX));
+        self.flagged_abusers.set(i64::try_from(with.crowd.crowded).unwrap_or(i64::MAX));
+        self.git_busiest.reset();
+        for (repo, bytes) in &with.busiest {
+            let gauge = self.git_busiest.with_label_values(&[repo.as_str()]);
+            gauge.set(i64::try_from(*bytes).unwrap_or(i64::MAX));
+        }
         let mut page = Vec::new();
         // Writing to memory cannot fail, and the names were checked when they were registered.
         let _ = TextEncoder::new().encode(&self.registry.gather(), &mut page);
@@ -187,7 +314,17 @@ mod tests {
         metrics.message_received("[\"REQ\",\"x\",{}]");
         metrics.message_received("[\"\\\"} 1\\n evil\"]");
         metrics.message_sent("[\"EOSE\",\"x\"]");
-        let page = metrics.render(7, 3, Crowd { ips: 2, crowded: 1 });
+        metrics.git_done(Operation::Clone, true, Duration::from_millis(700));
+        metrics.git_done(Operation::Push, false, Duration::from_millis(700));
+        metrics.git_moved(Direction::Out, 4096);
+        metrics.push_judged(Authorization::Refused);
+        let mut gathered = Gathered {
+            uptime_secs: 7,
+            repositories: 3,
+            crowd: Crowd { ips: 2, crowded: 1 },
+            busiest: vec![("npub1/a\"b\\\n".to_owned(), 12)],
+        };
+        let page = metrics.render(&gathered);
         for line in [
             "# TYPE ngit_uptime_seconds counter",
             "ngit_uptime_seconds 7",
@@ -200,13 +337,20 @@ mod tests {
             "ngit_websocket_messages_received_total{type=\"other\"} 1",
             "ngit_websocket_messages_sent_total{type=\"EOSE\"} 1",
             "ngit_websocket_connection_duration_seconds_bucket{le=\"3600\"} 0",
+            "ngit_git_operations_total{operation=\"clone\",status=\"success\"} 1",
+            "ngit_git_operations_total{operation=\"push\",status=\"error\"} 1",
+            "ngit_git_operation_duration_seconds_bucket{operation=\"clone\",le=\"1\"} 1",
+            "ngit_git_bytes_total{direction=\"out\"} 4096",
+            "ngit_git_push_authorization_total{result=\"refused\"} 1",
+            "ngit_git_top_repos_bytes{repo=\"npub1/a\\\"b\\\\\\n\"} 12",
         ] {
             assert!(page.lines().any(|found| found == line), "{line} is missing in\n{page}");
         }
         assert!(page.contains("ngit_build_info{commit="));
-        assert_eq!(
-            metrics.render(9, 3, Crowd::default()).matches("ngit_uptime_seconds 9").count(),
-            1
-        );
+        gathered.busiest.clear();
+        gathered.uptime_secs = 9;
+        let page = metrics.render(&gathered);
+        assert_eq!(page.matches("ngit_uptime_seconds 9").count(), 1);
+        assert!(!page.contains("ngit_git_top_repos_bytes{"), "who is quiet again is not named");
     }
 }

@@ -3,12 +3,18 @@
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::errand::{Desk, Pool};
+use crate::host::{Host, InFlight};
+use crate::http::git::Turnstile;
 use crate::hub::Hub;
-use crate::ingest::{Bounds, Ingest, Writer, withdraw_blacklisted};
+use crate::ingest::{Bounds, Ingest, UploadLimits, Writer, withdraw_blacklisted};
+use crate::keeper;
 use crate::metrics::Metrics;
 use crate::readers::Readers;
+use crate::repos::Repos;
+use anyhow::Context;
 use grasp_core::policy::Rules;
 use grasp_core::{Kind, PubKey, Service};
+use grasp_git::{Git, GitLimits, Layout, PackLimits};
 use grasp_relay::info::{self, Info};
 use grasp_relay::{Budgets, IpKey, Limits, Loopback, Rate, Refused};
 use grasp_store::{EventStore, Space};
@@ -16,10 +22,12 @@ use ipnet::IpNet;
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -40,6 +48,9 @@ pub struct Node {
     pub hub: Arc<Hub>,
     pub readers: Readers,
     pub ingest: Ingest,
+    pub host: Arc<Host>,
+    /// Who may fetch and push right now.
+    pub turnstile: Turnstile,
     pub desk: Arc<Desk>,
     /// Cancelled when the server begins to stop.
     pub closing: CancellationToken,
@@ -79,35 +90,40 @@ const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Node {
     /// Starts all threads and tasks behind the port. The handles end once the node is dropped.
-    pub fn start(
+    pub async fn start(
         config: &Config,
         store: &Arc<dyn EventStore>,
+        git_root: PathBuf,
         relay_key: PubKey,
     ) -> anyhow::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
         let relay = Arc::new(relay_limits(config));
         let rules = Arc::new(rules(config, relay_key));
-        let withdrawn = withdraw_blacklisted(&**store, &rules)?;
+        let clock = Arc::new(Clock::default());
+        let withdrawn = withdraw_blacklisted(&**store, &rules, clock.now())?;
         if withdrawn > 0 {
             tracing::info!(withdrawn, "blacklisted repositories are no longer served");
         }
-        let clock = Arc::new(Clock::default());
         let metrics = Arc::new(Metrics::new()?);
         let loopback = match config.trusted_proxies.is_empty() {
             true => Loopback::Exempt,
             false => Loopback::Counted,
         };
         let budgets = Arc::new(Mutex::new(Budgets::new(Arc::clone(&relay), loopback)));
-        let hub = Arc::new(Hub::starting_at(store.read()?.last_serial()?));
-        let writer = Writer {
+        let (chores, inbox) = mpsc::unbounded_channel();
+        let host = Arc::new(host(config, git_root, chores).await?);
+        let writer = |hub: &Arc<Hub>| Writer {
             store: Arc::clone(store),
             rules: Arc::clone(&rules),
             bounds: bounds(config),
             budgets: Arc::clone(&budgets),
-            hub: Arc::clone(&hub),
+            host: Arc::clone(&host),
+            hub: Arc::clone(hub),
             clock: Arc::clone(&clock),
             metrics: Arc::clone(&metrics),
         };
-        let (ingest, threads) = writer.start(verify_threads(config))?;
+        writer(&Arc::default()).recover()?;
+        let hub = Arc::new(Hub::starting_at(store.read()?.last_serial()?));
+        let (ingest, threads) = writer(&hub).start(verify_threads(config))?;
         let node = Arc::new(Self {
             service: Arc::new(config.service.clone()),
             info: info::document(&about(config, relay_key), &relay),
@@ -135,6 +151,8 @@ impl Node {
             hub,
             readers: Readers::start(store, READER_THREADS)?,
             ingest,
+            host,
+            turnstile: Turnstile::new(config.git.clone(), config.metrics.busiest_repositories_max),
             closing: CancellationToken::new(),
             tasks: TaskTracker::new(),
             seats: Seats::of(descriptors_for_sockets(config)),
@@ -142,6 +160,8 @@ impl Node {
             started: Instant::now(),
         });
         node.tasks.spawn(keep_house(Arc::clone(&node)));
+        node.tasks.spawn(keeper::run(Arc::clone(&node), inbox));
+        node.tasks.spawn(keeper::watch(Arc::clone(&node)));
         Ok((node, threads))
     }
 
@@ -298,6 +318,8 @@ fn relay_limits(config: &Config) -> Limits {
         ),
         announcements_per_ip: Rate::per_hour(connections.ip.announcements_per_hour),
         new_repositories_per_ip: Rate::per_day(connections.ip.repositories_per_day),
+        held_per_ip: Rate::per_hour(config.store.held_per_ip_per_hour),
+        uploads_per_ip: Rate::per_hour(config.git.unclaimed.per_ip_per_hour),
     }
 }
 
@@ -320,10 +342,58 @@ fn bounds(config: &Config) -> Bounds {
     Bounds {
         held_events_max: config.store.held_events_max,
         held_bytes_max: config.store.held_bytes_max,
+        held_per_key_max: usize::try_from(config.store.held_per_key_max).unwrap_or(usize::MAX),
         aside_events_max: config.store.aside_events_max,
         aside_bytes_max: config.store.aside_bytes_max,
         burials_per_author_max: config.store.tombstones_per_author_max,
     }
+}
+
+/// Finds git and prepares the directory of the repositories.
+async fn host(
+    config: &Config,
+    root: PathBuf,
+    chores: mpsc::UnboundedSender<crate::host::Chore>,
+) -> anyhow::Result<Host> {
+    let git = &config.git;
+    let root = root.canonicalize().with_context(|| format!("cannot use {}", root.display()))?;
+    let layout = Layout::new(root);
+    layout.prepare()?;
+    let path = std::env::var_os("PATH");
+    let program = git.program(path.as_deref(), |program| program.is_file());
+    let program = program.context("git is not installed; install it, or set NGIT_GIT_BINARY")?;
+    let limits = GitLimits { serve_deadline: git.timeout, ..GitLimits::default() };
+    let found = Git::find(&program, &layout, limits).await?;
+    tracing::info!(version = %found.version(), program = %program.display(), "git");
+    found.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+    let pack = PackLimits {
+        objects_max: git.objects_max,
+        object_bytes_max: git.object_bytes_max,
+        deadline: git.timeout,
+        ..PackLimits::push(git.pack_bytes_max)
+    };
+    let unclaimed = &git.unclaimed;
+    Ok(Host {
+        repos: Arc::new(Repos::new(layout.clone())),
+        layout,
+        git: found,
+        patience: config.store.held,
+        uploads: UploadLimits {
+            patience: unclaimed.kept,
+            bytes_per_ip_max: unclaimed.bytes_per_ip_max,
+            bytes_per_repository_max: unclaimed.bytes_per_repository_max,
+            bytes_max: unclaimed.bytes_total_max,
+            count_per_repository_max: usize::try_from(unclaimed.per_repository_max)
+                .unwrap_or(usize::MAX),
+        },
+        pack,
+        proposal_pack: PackLimits::proposal(git.proposal_pack_bytes_max),
+        free_bytes_min: git.free_bytes_min,
+        retention: config.holding.retention,
+        in_flight: InFlight::default(),
+        checkpoint: Box::new(|_| true),
+        chores,
+    })
 }
 
 /// What the NIP-11 document says: only what works.

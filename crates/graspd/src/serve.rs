@@ -8,8 +8,9 @@ use anyhow::{Context, Result};
 use grasp_store::{EventStore, LmdbStore, Options, in_memory};
 use sd_notify::NotifyState;
 use std::io::{self, ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -17,7 +18,10 @@ use tokio::signal::unix::{SignalKind, signal};
 pub struct Opened {
     pub store: Arc<dyn EventStore>,
     pub relay_key: RelayKey,
+    /// Where the repositories are.
+    pub git_root: PathBuf,
     _claims: Vec<DataDir>,
+    _temporary: Option<TempDir>,
 }
 
 impl std::fmt::Debug for Opened {
@@ -35,7 +39,10 @@ pub fn open(config: &Config) -> Result<Opened> {
             None => RelayKey::generate()?,
         };
         let store = Arc::new(in_memory(&options)?);
-        return Ok(Opened { store, relay_key, _claims: Vec::new() });
+        let temporary = tempfile::Builder::new().prefix("graspd-git-").tempdir()?;
+        let git_root = temporary.path().to_owned();
+        let _temporary = Some(temporary);
+        return Ok(Opened { store, relay_key, git_root, _claims: Vec::new(), _temporary });
     }
     let events = DataDir::claim(&config.relay_data_path, Root::Events)?;
     let git = DataDir::claim(&config.git_data_path, Root::Git)?;
@@ -43,7 +50,9 @@ pub fn open(config: &Config) -> Result<Opened> {
     events.mark()?;
     git.mark()?;
     let store = Arc::new(LmdbStore::open(events.path(), &options)?);
-    Ok(Opened { store, relay_key, _claims: vec![events, git] })
+    let git_root = git.path().to_owned();
+    let _claims = vec![events, git];
+    Ok(Opened { store, relay_key, git_root, _claims, _temporary: None })
 }
 
 fn configured_key(config: &Config) -> Result<Option<[u8; 32]>> {
@@ -67,7 +76,8 @@ pub async fn run(mut config: Config) -> Result<()> {
         )
     })?;
     config.bound_to(listener.local_addr()?);
-    let (node, threads) = Node::start(&config, &opened.store, opened.relay_key.public)?;
+    let (git_root, key) = (opened.git_root.clone(), opened.relay_key.public);
+    let (node, threads) = Node::start(&config, &opened.store, git_root, key).await?;
     let accepting = tokio::spawn(accept::serve(listener, Arc::clone(&node), config.http.clone()));
     announce(&config, &opened.relay_key);
     let _ = sd_notify::notify(&[NotifyState::Ready]);
@@ -82,6 +92,8 @@ pub async fn run(mut config: Config) -> Result<()> {
     node.closing.cancel();
     node.tasks.close();
     let tasks = node.tasks.clone();
+    // A push that began may take longer than a socket: what it does ends up durable or not at all.
+    let _ = tokio::time::timeout(config.push_drain, node.turnstile.pushes_done()).await;
     drop(node);
     let drained = tokio::time::timeout(config.drain, async {
         let _ = accepting.await;

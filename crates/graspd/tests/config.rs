@@ -59,6 +59,36 @@ fn the_serving_limits_default_to_what_was_decided() {
     assert_eq!(connections.ip.announcements_per_hour, 120);
     assert_eq!(connections.ip.repositories_per_day, 100);
     assert_eq!(config.store.disk_budget_bytes, 10 << 30);
+    assert_eq!(config.store.held_per_key_max, 250);
+    assert_eq!(config.store.held_per_ip_per_hour, 200);
+    assert_eq!(config.store.held, grasp_core::hold::Patience::default());
+}
+
+#[test]
+fn the_git_limits_default_to_what_was_decided() {
+    let config = Operator::new().config();
+    let git = config.git;
+    assert_eq!(git.binary, None);
+    assert_eq!(git.pack_bytes_max, 2 << 30);
+    assert_eq!(git.proposal_pack_bytes_max, 32 << 20);
+    assert_eq!(git.object_bytes_max, 512 << 20);
+    assert_eq!(git.objects_max, 5_000_000);
+    assert_eq!(git.refs_max, 50_000);
+    assert_eq!(git.request_bytes_max, 16 << 20);
+    assert_eq!(git.timeout, Duration::from_secs(3_600));
+    assert_eq!((git.uploads_max, git.pushes_max), (None, None));
+    assert_eq!((git.uploads_per_ip_max, git.pushes_per_ip_max), (4, 4));
+    assert_eq!(git.queue_wait, Duration::from_secs(30));
+    assert_eq!(git.unclaimed.bytes_per_ip_max, 256 << 20);
+    assert_eq!(git.unclaimed.bytes_per_repository_max, 256 << 20);
+    assert_eq!(git.unclaimed.bytes_total_max, 2 << 30);
+    assert_eq!(git.unclaimed.per_repository_max, 100);
+    assert_eq!(git.unclaimed.per_ip_per_hour, 20);
+    assert_eq!(git.unclaimed.kept, Duration::from_secs(20 * 60));
+    assert_eq!(git.free_bytes_min, 1 << 30);
+    assert_eq!(config.push_drain, Duration::from_secs(60));
+    assert_eq!(config.holding.retention, Duration::from_secs(90 * 86_400));
+    assert_eq!(config.metrics.busiest_repositories_max, 10);
 }
 
 #[test]
@@ -174,7 +204,7 @@ fn a_part_not_built_accepts_its_default_and_nothing_else() {
         ("NGIT_GRASP06_ENABLE", "0", "true"),
         ("NGIT_SYNC_BOOTSTRAP_RELAY_URL", "", "wss://relay.example"),
         ("NGIT_SYNC_MAX_BACKOFF_SECS", "3600", "60"),
-        ("NGIT_HOLDING_RETENTION_SECS", "7776000", "1"),
+        ("NGIT_BLACKLIST_AUTO_RESTORE", "false", "true"),
     ] {
         let mut operator = Operator::new();
         operator.env(name, default);

@@ -40,6 +40,15 @@ impl State {
         !self.refs.is_empty() || !self.satisfiable
     }
 
+    /// The branch HEAD shall point to: the one it names, the one it was, or one people expect.
+    pub fn head_branch(&self, current: Option<&RefName>) -> Option<RefName> {
+        let usual = ["refs/heads/main", "refs/heads/master"].map(|name| name.parse().ok());
+        let wanted = [self.head.as_ref(), current].into_iter().flatten();
+        let mut wanted = wanted.chain(usual.iter().flatten());
+        let first = || self.refs.keys().find(|name| name.is_branch());
+        wanted.find(|name| self.refs.contains_key(*name)).or_else(first).cloned()
+    }
+
     /// The objects a repository needs before it can look like this.
     pub fn objects(&self) -> BTreeSet<Oid> {
         self.refs.values().copied().collect()

@@ -112,7 +112,7 @@ fn remove_some(store: &LmdbStore, model: &mut Model, random: &mut Random) {
 
 fn sweep_expired(store: &LmdbStore, model: &mut Model, random: &mut Random) {
     let now = Timestamp(random.below(100));
-    sweep(store, now, |txn| txn.sweep_expired(now, 3));
+    sweep(store, now, |txn| txn.sweep_expired(now, 3, &mut |_, _| {}));
     for shelf in &mut model.shelves {
         shelf.retain(|_, (event, _)| event.expiration().is_none_or(|at| at > now));
     }
@@ -138,8 +138,8 @@ fn vanish(store: &LmdbStore, model: &mut Model, random: &mut Random) {
     let (author, until) = (*random.pick(AUTHORS), random.below(25));
     store.change(|txn| txn.bury_author(&who(author), Timestamp(until)));
     sweep(store, Timestamp(0), |txn| {
-        txn.sweep_expired(Timestamp(0), 100)?;
-        let gone = txn.sweep_vanished(4)?;
+        txn.sweep_expired(Timestamp(0), 100, &mut |_, _| {})?;
+        let gone = txn.sweep_vanished(4, &mut |_, _| {})?;
         assert!(gone <= 4, "{gone}");
         Ok(gone)
     });

@@ -9,7 +9,7 @@ fn expiring(at: u64, id: u8) -> Event {
 fn sweep_expired(store: &LmdbStore, now: Timestamp, count_max: usize) -> usize {
     let mut gone = 0;
     store.change(|txn| {
-        gone = txn.sweep_expired(now, count_max)?;
+        gone = txn.sweep_expired(now, count_max, &mut |_, _| {})?;
         Ok(())
     });
     gone
@@ -18,7 +18,7 @@ fn sweep_expired(store: &LmdbStore, now: Timestamp, count_max: usize) -> usize {
 fn sweep_vanished(store: &LmdbStore, count_max: usize) -> usize {
     let mut gone = 0;
     store.change(|txn| {
-        gone = txn.sweep_vanished(count_max)?;
+        gone = txn.sweep_vanished(count_max, &mut |_, _| {})?;
         Ok(())
     });
     gone
@@ -223,7 +223,7 @@ fn sweeping_and_putting_share_one_transaction() {
     store.put_all([&expiring(10, 1)]);
     let fresh = event(1, 'a', 5, 2).verified();
     store.change(|txn| {
-        assert_eq!(txn.sweep_expired(NOW, 10)?, 1);
+        assert_eq!(txn.sweep_expired(NOW, 10, &mut |_, _| {})?, 1);
         txn.put(Space::Served, &fresh, &received())?;
         assert_eq!(txn.events_in(Space::Served)?, 1);
         Ok(())

@@ -2,6 +2,7 @@
 //! value is sound and fits the others, or all complaints are returned together.
 
 use super::complaint::Complaint;
+use super::git::GitLimits;
 use super::limits::{ConnectionLimits, HttpLimits, RelayLimits, StoreLimits};
 use super::owner::OwnerSecret;
 use super::raw::RawConfig;
@@ -36,10 +37,14 @@ pub struct Config {
     pub connections: ConnectionLimits,
     pub http: HttpLimits,
     pub store: StoreLimits,
+    pub git: GitLimits,
+    pub holding: HoldingConfig,
     pub metrics: MetricsConfig,
     /// Directives for a tracing filter.
     pub log_filter: String,
     pub drain: Duration,
+    /// What running pushes get besides.
+    pub push_drain: Duration,
     /// Sentences for the log: what was ignored, and what an operator should know.
     pub notes: Vec<String>,
     naming: Naming,
@@ -64,10 +69,19 @@ pub struct PolicyConfig {
     pub grasp_lists_max: u64,
 }
 
+/// Repositories that are no longer served but can still come back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HoldingConfig {
+    pub retention: Duration,
+    pub cleanup_interval: Duration,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetricsConfig {
     pub enabled: bool,
     pub connections_per_ip_suspicious: usize,
+    /// How many of the busiest repositories are named.
+    pub busiest_repositories_max: usize,
 }
 
 impl Config {
@@ -83,11 +97,14 @@ impl Config {
     /// `None` only after a complaint.
     fn read(from: &mut Reader<'_>, raw: &RawConfig) -> Option<Self> {
         let (git_data_path, relay_data_path) = data_paths(from);
+        let git_binary = git_binary(from);
         let policy = PolicyConfig::read(from);
         let relay = RelayLimits::read(from);
         let connections = ConnectionLimits::read(from);
         let http = HttpLimits::read(from);
         let store = StoreLimits::read(from);
+        let git = GitLimits::read(from, git_binary);
+        let holding = HoldingConfig::read(from);
         let metrics = MetricsConfig::read(from);
         let (bind_address, naming, service) = Naming::read(from)?;
         let mut config = Self {
@@ -109,9 +126,12 @@ impl Config {
             connections,
             http,
             store,
+            git,
+            holding,
             metrics,
             log_filter: log_directives(&from.text(&NGIT_LOG_LEVEL)),
             drain: from.duration(&NGIT_DRAIN_SECS),
+            push_drain: from.duration(&NGIT_PUSH_DRAIN_SECS),
             notes: raw.notes.clone(),
             naming,
         };
@@ -198,12 +218,33 @@ fn data_paths(from: &mut Reader<'_>) -> (PathBuf, PathBuf) {
     (git, relay)
 }
 
+/// Looking it up again for every child would let whoever changes `PATH` or the working directory
+/// choose what we run.
+fn git_binary(from: &mut Reader<'_>) -> Option<PathBuf> {
+    let binary = Some(path(from, &NGIT_GIT_BINARY)).filter(|path| !path.as_os_str().is_empty())?;
+    if !binary.is_absolute() {
+        let problem = format!("`{}` is not an absolute path", binary.display());
+        from.complain(&NGIT_GIT_BINARY, problem, "use one such as `/usr/bin/git`".to_owned());
+    }
+    Some(binary)
+}
+
+impl HoldingConfig {
+    fn read(from: &mut Reader<'_>) -> Self {
+        Self {
+            retention: from.duration(&NGIT_HOLDING_RETENTION_SECS),
+            cleanup_interval: from.duration(&NGIT_HOLDING_CLEANUP_INTERVAL_SECS),
+        }
+    }
+}
+
 impl MetricsConfig {
     fn read(from: &mut Reader<'_>) -> Self {
         let threshold = &NGIT_METRICS_CONNECTION_PER_IP_ABUSE_THRESHOLD;
         Self {
             enabled: from.flag(&NGIT_METRICS_ENABLED),
             connections_per_ip_suspicious: from.count(threshold),
+            busiest_repositories_max: from.count(&NGIT_METRICS_TOP_N_REPOS),
         }
     }
 }

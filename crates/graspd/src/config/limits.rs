@@ -3,6 +3,7 @@
 
 use super::reader::Reader;
 use super::table::*;
+use grasp_core::hold::Patience;
 use std::time::Duration;
 
 /// What one relay conversation may cost.
@@ -73,6 +74,10 @@ pub struct StoreLimits {
     pub disk_budget_bytes: u64,
     pub held_events_max: u64,
     pub held_bytes_max: u64,
+    pub held_per_key_max: u64,
+    pub held_per_ip_per_hour: u32,
+    /// How long what is held waits.
+    pub held: Patience,
     /// Deletion requests of authors with nothing here.
     pub aside_events_max: u64,
     pub aside_bytes_max: u64,
@@ -155,6 +160,12 @@ impl StoreLimits {
             disk_budget_bytes: from.number(&NGIT_RELAY_DISK_BUDGET_BYTES),
             held_events_max: from.number(&NGIT_RELAY_MAX_HELD_EVENTS),
             held_bytes_max: from.number(&NGIT_RELAY_MAX_HELD_BYTES),
+            held_per_key_max: from.number(&NGIT_RELAY_MAX_HELD_PER_KEY),
+            held_per_ip_per_hour: from.small(&NGIT_RELAY_MAX_IP_HELD_PER_HOUR),
+            held: Patience {
+                awake: from.duration(&NGIT_HELD_SECS),
+                asleep: from.duration(&NGIT_HELD_ANNOUNCEMENT_SECS),
+            },
             aside_events_max: from.number(&NGIT_RELAY_MAX_ASIDE_EVENTS),
             aside_bytes_max: from.number(&NGIT_RELAY_MAX_ASIDE_BYTES),
             tombstones_per_author_max: from.count(&NGIT_RELAY_MAX_AUTHOR_TOMBSTONES),

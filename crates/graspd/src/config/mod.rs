@@ -6,6 +6,7 @@ mod build;
 mod complaint;
 mod docs;
 mod dotenv;
+mod git;
 mod limits;
 mod names;
 mod owner;
@@ -16,9 +17,10 @@ pub mod setting;
 pub mod table;
 mod value;
 
-pub use build::{Backend, Config, MetricsConfig, PolicyConfig};
+pub use build::{Backend, Config, HoldingConfig, MetricsConfig, PolicyConfig};
 pub use complaint::{Complaint, Layer};
 pub use docs::markdown;
+pub use git::{GitLimits, UnclaimedLimits};
 pub use limits::{
     ConnectionLimits, HttpLimits, IpBudgets, NegentropyLimits, RelayLimits, StoreLimits,
 };

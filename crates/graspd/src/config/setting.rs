@@ -69,6 +69,7 @@ pub enum Topic {
     Policy,
     Messages,
     Negentropy,
+    Git,
     Connections,
     Running,
     Removal,
@@ -77,12 +78,13 @@ pub enum Topic {
 }
 
 impl Topic {
-    pub const ALL: [Topic; 10] = [
+    pub const ALL: [Topic; 11] = [
         Self::Service,
         Self::Storage,
         Self::Policy,
         Self::Messages,
         Self::Negentropy,
+        Self::Git,
         Self::Connections,
         Self::Running,
         Self::Removal,
@@ -97,6 +99,7 @@ impl Topic {
             Self::Policy => "What is accepted",
             Self::Messages => "Relay limits",
             Self::Negentropy => "Negentropy limits",
+            Self::Git => "Git",
             Self::Connections => "Connections and budgets",
             Self::Running => "Running",
             Self::Removal => "Removal and retention",

@@ -5,14 +5,14 @@
 use super::setting::Fallback::{Is, Unset};
 use super::setting::Part::{Built, Ignored, NotBuilt};
 use super::setting::Topic::{
-    Connections, Messages, Modes, Negentropy, Policy, Removal, Running, Service, Storage, Sync,
+    Connections, Git, Messages, Modes, Negentropy, Policy, Removal, Running, Service, Storage, Sync,
 };
 use super::setting::{Form, Part, Setting, Unit, ascii, shortened};
 
 const SYNC: Part = NotBuilt("proactive sync");
 const ARCHIVE: Part = NotBuilt("archive mode (GRASP-05)");
 const PRIVATE: Part = NotBuilt("private mode (GRASP-08)");
-const HOLDING: Part = NotBuilt("keeping removed repositories aside");
+const RESTORE: Part = NotBuilt("restoring repositories taken off the blacklist");
 const RETENTION: Part = NotBuilt("retention of deletion requests");
 
 const U32_MAX: u64 = u32::MAX as u64;
@@ -109,6 +109,12 @@ settings! {
     NGIT_RELAY_MAX_HELD_EVENTS: count(1, u64::MAX), Is("50000"), Policy, Built;
     /// Their size in all.
     NGIT_RELAY_MAX_HELD_BYTES: bytes(MIB, u64::MAX), Is("67108864"), Policy, Built;
+    /// Of one author.
+    NGIT_RELAY_MAX_HELD_PER_KEY: count(1, u64::MAX), Is("250"), Policy, Built;
+    /// How long an event waits for its git data; a push or a newer state starts the time anew.
+    NGIT_HELD_SECS: secs(1, 365 * DAY_SECS), Is("1800"), Policy, Built;
+    /// How much longer an announcement is remembered without git service; a state wakes it.
+    NGIT_HELD_ANNOUNCEMENT_SECS: secs(0, 365 * DAY_SECS), Is("86400"), Policy, Built;
     /// Deletion requests kept aside because their author has nothing here yet.
     NGIT_RELAY_MAX_ASIDE_EVENTS: count(0, u64::MAX), Is("10000"), Policy, Built;
     /// Their size in all.
@@ -158,6 +164,48 @@ settings! {
     /// Messages one reconciliation may take.
     NGIT_RELAY_MAX_NEG_ROUNDS: count(1, 1_000_000), Is("64"), Negentropy, Built;
 
+    /// The git program, as an absolute path; 2.39 or newer.
+    NGIT_GIT_BINARY: Form::Path, Unset("`git` on `PATH`, resolved once at the start to an absolute path"), Git, Built;
+    /// Largest pack of a push that a signed state allows.
+    NGIT_GIT_MAX_PACK_BYTES: bytes(MIB, u64::MAX), Is("2147483648"), Git, Built;
+    /// Largest pack, and largest object in it, of a push to `refs/nostr` alone, which anybody may make.
+    NGIT_GIT_MAX_PROPOSAL_PACK_BYTES: bytes(64 * 1_024, u64::MAX), Is("33554432"), Git, Built;
+    /// Largest object, unpacked.
+    NGIT_GIT_MAX_OBJECT_BYTES: bytes(MIB, u64::MAX), Is("536870912"), Git, Built;
+    /// Objects of one pack.
+    NGIT_GIT_MAX_OBJECTS: count(1, U32_MAX), Is("5000000"), Git, Built;
+    /// Ref updates of one push, and refs of one repository.
+    NGIT_GIT_MAX_REFS: count(1, 1_000_000), Is("50000"), Git, Built;
+    /// Largest fetch request, after decompression; packs are not counted here.
+    NGIT_GIT_MAX_REQUEST_BYTES: bytes(64 * 1_024, GIB), Is("16777216"), Git, Built;
+    /// Time for one clone, fetch or push. Besides, a client that moves less than 1 KiB/s over 30 s
+    /// is dropped.
+    NGIT_GIT_TIMEOUT_SECS: secs(1, DAY_SECS), Is("3600"), Git, Built;
+    /// Clones and fetches served at a time.
+    NGIT_GIT_MAX_UPLOADS: count(1, 100_000), Unset("two per core and two more"), Git, Built;
+    /// Pushes received at a time.
+    NGIT_GIT_MAX_PUSHES: count(1, 100_000), Unset("one per core and one more"), Git, Built;
+    /// Clones and fetches of one address at a time.
+    NGIT_GIT_MAX_UPLOADS_PER_IP: count(1, U32_MAX), Is("4"), Git, Built;
+    /// Pushes of one address at a time.
+    NGIT_GIT_MAX_PUSHES_PER_IP: count(1, U32_MAX), Is("4"), Git, Built;
+    /// How long a clone, fetch or push waits for its turn before it is told to come back later.
+    NGIT_GIT_QUEUE_SECS: secs(0, 3_600), Is("30"), Git, Built;
+    /// Uploads to `refs/nostr` whose event has not come: their bytes from one address.
+    NGIT_GIT_MAX_UNCLAIMED_BYTES_PER_IP: bytes(0, u64::MAX), Is("268435456"), Git, Built;
+    /// Their bytes for one repository.
+    NGIT_GIT_MAX_UNCLAIMED_BYTES_PER_REPOSITORY: bytes(0, u64::MAX), Is("268435456"), Git, Built;
+    /// Their bytes in all.
+    NGIT_GIT_MAX_UNCLAIMED_BYTES_TOTAL: bytes(0, u64::MAX), Is("2147483648"), Git, Built;
+    /// Their number for one repository.
+    NGIT_GIT_MAX_UNCLAIMED_PER_REPOSITORY: count(0, u64::MAX), Is("100"), Git, Built;
+    /// How many of them one address may bring per hour.
+    NGIT_GIT_MAX_UNCLAIMED_PER_IP_PER_HOUR: count(0, U32_MAX), Is("20"), Git, Built;
+    /// How long they are kept.
+    NGIT_GIT_UNCLAIMED_SECS: secs(1, 365 * DAY_SECS), Is("1200"), Git, Built;
+    /// Free disk space below which pushes with objects are refused; 0 never refuses.
+    NGIT_GIT_MIN_FREE_BYTES: bytes(0, u64::MAX), Is("1073741824"), Git, Built;
+
     /// WebSocket connections in all.
     NGIT_MAX_CONNECTIONS: count(1, u64::MAX), Unset("as many as the file descriptors allow, less the reserve"), Connections, Built;
     /// File descriptors kept free of connections, for the store and for git.
@@ -174,6 +222,8 @@ settings! {
     NGIT_RELAY_MAX_IP_ANNOUNCEMENTS_PER_HOUR: count(1, U32_MAX), Is("120"), Connections, Built;
     /// New repositories one address may announce per day.
     NGIT_RELAY_MAX_IP_REPOSITORIES_PER_DAY: count(1, U32_MAX), Is("100"), Connections, Built;
+    /// Events one address may publish per hour that have to wait for git data.
+    NGIT_RELAY_MAX_IP_HELD_PER_HOUR: count(1, U32_MAX), Is("200"), Connections, Built;
     /// Events with a wrong id or signature before a connection is closed.
     NGIT_RELAY_MAX_BAD_EVENTS: count(1, U32_MAX), Is("20"), Connections, Built;
     /// Size of a request's headers.
@@ -193,19 +243,21 @@ settings! {
     NGIT_LOG_LEVEL: Form::LogFilter, Is("info"), Running, Built;
     /// Time sockets get to finish after SIGTERM.
     NGIT_DRAIN_SECS: secs(0, 3_600), Is("10"), Running, Built;
+    /// Time running pushes get to finish after SIGTERM.
+    NGIT_PUSH_DRAIN_SECS: secs(0, 3_600), Is("60"), Running, Built;
     /// Serve `/metrics`.
     NGIT_METRICS_ENABLED: Form::Switch, Is("true"), Running, Built;
     /// Connections of one address from which it is counted as suspicious; nothing is refused by it.
     NGIT_METRICS_CONNECTION_PER_IP_ABUSE_THRESHOLD: count(1, u64::MAX), Is("10"), Running, Built;
-    /// Repositories in the list of the busiest.
-    NGIT_METRICS_TOP_N_REPOS: count(0, u64::MAX), Is("10"), Running, NotBuilt("git bandwidth metrics");
+    /// Repositories in the list of the busiest, by bytes moved since the start.
+    NGIT_METRICS_TOP_N_REPOS: count(0, 1_000), Is("10"), Running, Built;
 
     /// How long a removed repository can be restored.
-    NGIT_HOLDING_RETENTION_SECS: secs(1, u64::MAX), Is("7776000"), Removal, HOLDING;
-    /// How often removed repositories are looked through.
-    NGIT_HOLDING_CLEANUP_INTERVAL_SECS: secs(1, u64::MAX), Is("86400"), Removal, HOLDING;
+    NGIT_HOLDING_RETENTION_SECS: secs(1, u64::MAX), Is("7776000"), Removal, Built;
+    /// How often removed repositories are looked through for those whose time is over.
+    NGIT_HOLDING_CLEANUP_INTERVAL_SECS: secs(1, u64::MAX), Is("86400"), Removal, Built;
     /// Restore a repository once it is off the blacklist.
-    NGIT_BLACKLIST_AUTO_RESTORE: Form::Switch, Is("false"), Removal, HOLDING;
+    NGIT_BLACKLIST_AUTO_RESTORE: Form::Switch, Is("false"), Removal, RESTORE;
     /// How long a deletion request that deleted nothing is served.
     NGIT_DELETION_REQUEST_RETENTION_UNUSED_SERVED_SECS: secs(0, u64::MAX), Is("2592000"), Removal, RETENTION;
     /// How much longer it still keeps its targets out.

@@ -69,7 +69,7 @@ pub(super) fn log_directives(filter: &str) -> String {
     if !LEVELS.contains(&level.as_str()) {
         return filter.to_owned();
     }
-    let own = ["graspd", "grasp_core", "grasp_relay", "grasp_store"];
+    let own = ["graspd", "grasp_core", "grasp_git", "grasp_relay", "grasp_store"];
     own.iter().fold("warn".to_owned(), |all, name| format!("{all},{name}={level}"))
 }
 
@@ -190,7 +190,8 @@ mod tests {
 
     #[test]
     fn a_bare_level_is_for_us_and_warnings_for_the_rest() {
-        let ours = "warn,graspd=debug,grasp_core=debug,grasp_relay=debug,grasp_store=debug";
+        let ours = "warn,graspd=debug,grasp_core=debug,grasp_git=debug,grasp_relay=debug,\
+                    grasp_store=debug";
         assert_eq!(log_directives("Debug"), ours);
         assert_eq!(log_directives("info,heed=trace"), "info,heed=trace");
         for good in ["info", "TRACE", "warn,graspd=debug", "graspd::http=trace"] {

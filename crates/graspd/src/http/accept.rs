@@ -3,18 +3,21 @@
 
 use crate::config::HttpLimits;
 use crate::http::address::{self, is_trusted};
+use crate::http::git::Guest;
 use crate::http::pages::{self, Landing};
 use crate::http::relay::Conversation;
 use crate::http::respond::{self, Answer, busy, empty, finished, html};
-use crate::http::route::Route;
-use crate::metrics;
+use crate::http::route::{Route, Step};
+use crate::metrics::{self, Gathered};
 use crate::node::{Node, Ready, Seat, Visit};
 use axum::extract::FromRequestParts;
 use axum::extract::ws::WebSocketUpgrade;
+use grasp_core::RepoId;
+use grasp_git::advertise;
 use grasp_relay::IpKey;
 use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
-use hyper::{Method, Request, StatusCode, header};
+use hyper::{HeaderMap, Method, Request, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -22,9 +25,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
 
 /// After a failed accept, most likely for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const NO_DUMB_HTTP: &str = "this server speaks git's smart protocol only: ask with \
+    ?service=git-upload-pack or ?service=git-receive-pack";
 
 pub async fn serve(listener: TcpListener, node: Arc<Node>, http: HttpLimits) {
     loop {
@@ -53,11 +59,13 @@ fn welcome(stream: TcpStream, peer: SocketAddr, node: &Arc<Node>, http: &HttpLim
         Err(why) => return refuse(&stream, &why.to_string()),
     };
     let _ = stream.set_nodelay(true);
+    let hang_up = CancellationToken::new();
     let caller = Caller {
         node: Arc::clone(node),
         peer: peer.ip(),
         guests: Arc::new((seat, visit)),
         requests_left: Arc::new(AtomicU64::new(http.requests_per_connection_max)),
+        hang_up: hang_up.clone(),
     };
     let service = service_fn(move |request| {
         let caller = caller.clone();
@@ -76,9 +84,13 @@ fn welcome(stream: TcpStream, peer: SocketAddr, node: &Arc<Node>, http: &HttpLim
         // Peers hang up in the middle of things all day long; neither end is an error of ours.
         tokio::select! {
             _ = connection.as_mut() => return,
+            () = hang_up.cancelled() => return,
             () = closing.cancelled() => connection.as_mut().graceful_shutdown(),
         }
-        let _ = connection.await;
+        tokio::select! {
+            _ = connection => {}
+            () = hang_up.cancelled() => {}
+        }
     });
 }
 
@@ -98,27 +110,32 @@ struct Caller {
     peer: IpAddr,
     guests: Arc<(Seat, Option<Visit>)>,
     requests_left: Arc<AtomicU64>,
+    /// For a peer that is not worth waiting for any longer.
+    hang_up: CancellationToken,
 }
 
 impl Caller {
     async fn answer(&self, request: Request<Incoming>) -> Answer {
-        // Nothing here reads a body, so a request that brings one gets its answer and the door.
+        let node = &self.node;
+        let base_path = node.service.base_path();
+        let route = Route::parse(request.method(), request.uri(), request.headers(), base_path);
+        // Only git's posts are read. Any other request that brings a body gets its answer and the
+        // door.
+        let is_read = matches!(route, Route::Git(_, Step::Post(_)));
         let is_last = self.requests_left.fetch_sub(1, Ordering::Relaxed) <= 1
-            || !request.body().is_end_stream();
-        let mut answer = finished(self.handle(request).await);
+            || (!is_read && !request.body().is_end_stream());
+        let is_head = request.method() == Method::HEAD;
+        let mut answer = finished(self.handle(route, request).await);
         if is_last && answer.status() != StatusCode::SWITCHING_PROTOCOLS {
             let close = header::HeaderValue::from_static("close");
             answer.headers_mut().insert(header::CONNECTION, close);
         }
-        answer
+        if is_head { without_body(answer) } else { answer }
     }
 
-    async fn handle(&self, request: Request<Incoming>) -> Answer {
+    async fn handle(&self, route: Route, request: Request<Incoming>) -> Answer {
         let node = &self.node;
-        let (method, path) = (request.method(), request.uri().path());
-        let is_head = method == Method::HEAD;
-        let route = Route::parse(method, path, request.headers(), node.service.base_path());
-        let answer = match route {
+        match route {
             Route::Preflight => empty(StatusCode::NO_CONTENT),
             Route::Socket => self.upgrade(request).await,
             Route::Info => {
@@ -130,27 +147,48 @@ impl Caller {
                 let names = format!("{{\"names\":{{\"_\":\"{}\"}}}}", node.rules.relay_key);
                 respond::text(StatusCode::OK, "application/json", names)
             }
-            Route::Metrics if node.metrics_enabled => {
-                let figures = node.figures().await;
-                let crowd = node.budgets.lock().crowd(node.limits.crowded_connections);
-                let page =
-                    node.metrics.render(node.uptime().as_secs(), figures.repositories, crowd);
-                respond::text(StatusCode::OK, metrics::CONTENT_TYPE, page)
-            }
-            Route::Health => respond::text(StatusCode::OK, "text/plain; charset=utf-8", "ok\n"),
+            Route::Metrics if node.metrics_enabled => self.metrics().await,
+            Route::Health => respond::line(StatusCode::OK, "ok"),
             Route::Ready => match node.ready().await {
-                Ready::Yes => respond::text(StatusCode::OK, "text/plain; charset=utf-8", "ready\n"),
+                Ready::Yes => respond::line(StatusCode::OK, "ready"),
                 Ready::No(why) => busy(&why),
             },
-            Route::NotAllowed => {
+            Route::Repository(repo) => self.guest(repo, request.headers()).page().await,
+            Route::Git(repo, step) => {
+                self.guest(repo, request.headers()).answer(step, request).await
+            }
+            Route::DumbHttp => respond::line(StatusCode::FORBIDDEN, NO_DUMB_HTTP),
+            Route::WrongType(service) => {
+                let kind = advertise::request_type(service);
+                let why = format!("this place reads {kind}; send the request as that");
+                respond::line(StatusCode::UNSUPPORTED_MEDIA_TYPE, &why)
+            }
+            Route::NotAllowed(allow) => {
                 let mut answer = empty(StatusCode::METHOD_NOT_ALLOWED);
-                let allow = header::HeaderValue::from_static("GET, HEAD, OPTIONS");
+                let allow = header::HeaderValue::from_static(allow);
                 answer.headers_mut().insert(header::ALLOW, allow);
                 answer
             }
             Route::NotFound | Route::Metrics => html(StatusCode::NOT_FOUND, pages::not_found()),
-        };
-        if is_head { without_body(answer) } else { answer }
+        }
+    }
+
+    fn guest(&self, repo: RepoId, headers: &HeaderMap) -> Guest {
+        let ip = address::client(self.peer, headers, &self.node.trusted_proxies);
+        let (node, hang_up) = (Arc::clone(&self.node), self.hang_up.clone());
+        Guest { node, repo, ip: ip.into(), hang_up }
+    }
+
+    async fn metrics(&self) -> Answer {
+        let node = &self.node;
+        let figures = node.figures().await;
+        let page = node.metrics.render(&Gathered {
+            uptime_secs: node.uptime().as_secs(),
+            repositories: figures.repositories,
+            crowd: node.budgets.lock().crowd(node.limits.crowded_connections),
+            busiest: node.turnstile.busiest(),
+        });
+        respond::text(StatusCode::OK, metrics::CONTENT_TYPE, page)
     }
 
     async fn landing(&self) -> Answer {

@@ -2,6 +2,7 @@
 
 pub mod accept;
 pub mod address;
+pub mod git;
 pub mod pages;
 pub mod relay;
 pub mod respond;

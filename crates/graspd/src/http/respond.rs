@@ -50,10 +50,29 @@ pub fn html(status: StatusCode, body: String) -> Answer {
     text(status, "text/html; charset=utf-8", body)
 }
 
+/// One sentence, for whoever looks at what went wrong.
+pub fn line(status: StatusCode, sentence: &str) -> Answer {
+    text(status, "text/plain; charset=utf-8", format!("{sentence}\n"))
+}
+
+/// For git, which must never be shown what a cache remembers.
+pub fn git(content_type: &'static str, body: impl Into<Body>) -> Answer {
+    let mut answer = text(StatusCode::OK, content_type, body);
+    for (name, value) in NEVER_KEPT {
+        answer.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}
+
+const NEVER_KEPT: [(HeaderName, &str); 3] = [
+    (header::CACHE_CONTROL, "no-cache, max-age=0, must-revalidate"),
+    (header::PRAGMA, "no-cache"),
+    (header::EXPIRES, "Fri, 01 Jan 1980 00:00:00 GMT"),
+];
+
 /// Not now; the sentence says why.
 pub fn busy(why: &str) -> Answer {
-    let line = format!("{why}\n");
-    let mut answer = text(StatusCode::SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", line);
+    let mut answer = line(StatusCode::SERVICE_UNAVAILABLE, why);
     answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("10"));
     answer
 }

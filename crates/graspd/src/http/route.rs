@@ -1,8 +1,12 @@
-//! From a request line to a typed route, or to nothing. Everything lives below the base path.
+//! From a request line to a typed route, or to nothing. Everything lives below the base path. Only
+//! a parsed repository id leaves here, never a piece of the path, so nothing in it can reach a file.
 
-use hyper::{HeaderMap, Method, header};
+use grasp_core::service::percent_decoded;
+use grasp_core::{PubKey, RepoId};
+use grasp_git::{Service, advertise};
+use hyper::{HeaderMap, Method, Uri, header};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route {
     /// Any OPTIONS request, anywhere.
     Preflight,
@@ -16,17 +20,34 @@ pub enum Route {
     Metrics,
     Health,
     Ready,
+    /// The page of a repository, for people.
+    Repository(RepoId),
+    Git(RepoId, Step),
+    /// A repository was asked for its refs in the way of 2008.
+    DumbHttp,
+    /// The body is not what this half of git's protocol expects.
+    WrongType(Service),
     NotFound,
     /// The place exists, the method does not.
-    NotAllowed,
+    NotAllowed(&'static str),
 }
 
+/// The three requests of git's smart HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    InfoRefs(Service),
+    Post(Service),
+}
+
+const READ: &str = "GET, HEAD, OPTIONS";
+const SEND: &str = "POST, OPTIONS";
+
 impl Route {
-    pub fn parse(method: &Method, path: &str, headers: &HeaderMap, base_path: &str) -> Self {
+    pub fn parse(method: &Method, uri: &Uri, headers: &HeaderMap, base_path: &str) -> Self {
         if method == Method::OPTIONS {
             return Route::Preflight;
         }
-        let Some(place) = below(path, base_path) else { return Route::NotFound };
+        let Some(place) = below(uri.path(), base_path) else { return Route::NotFound };
         let route = match place {
             "" | "/" if wants_upgrade(headers) => Route::Socket,
             "" | "/" if accepts_info(headers) => Route::Info,
@@ -35,11 +56,56 @@ impl Route {
             "/metrics" => Route::Metrics,
             "/healthz" => Route::Health,
             "/readyz" => Route::Ready,
-            _ => return Route::NotFound,
+            _ => return Self::repository(method, place, uri.query(), headers),
         };
         let allowed = method == Method::GET || (method == Method::HEAD && route != Route::Socket);
-        if allowed { route } else { Route::NotAllowed }
+        if allowed { route } else { Route::NotAllowed(READ) }
     }
+
+    fn repository(method: &Method, place: &str, query: Option<&str>, headers: &HeaderMap) -> Self {
+        let Some((repo, rest)) = repository(place) else { return Route::NotFound };
+        let reads = method == Method::GET || method == Method::HEAD;
+        let posted = match rest {
+            "" if reads => return Route::Repository(repo),
+            "info/refs" if reads => {
+                let asked = service(query).map(Step::InfoRefs);
+                return asked.map_or(Route::DumbHttp, |step| Route::Git(repo, step));
+            }
+            "" | "info/refs" => return Route::NotAllowed(READ),
+            name => Service::from_name(name),
+        };
+        match posted {
+            None => Route::NotFound,
+            Some(_) if method != Method::POST => Route::NotAllowed(SEND),
+            Some(service) if !is_request(headers, service) => Route::WrongType(service),
+            Some(service) => Route::Git(repo, Step::Post(service)),
+        }
+    }
+}
+
+/// `/<npub>/<identifier>.git`, and what follows behind it. People glue clone URLs together from
+/// relay URLs that end in a slash, so a doubled first one is only spelling.
+fn repository(place: &str) -> Option<(RepoId, &str)> {
+    let place = place.strip_prefix("//").or_else(|| place.strip_prefix('/'))?;
+    let (npub, place) = place.split_once('/')?;
+    let (name, rest) = place.split_once('/').unwrap_or((place, ""));
+    let owner = PubKey::from_npub(npub).ok()?;
+    let name = percent_decoded(name)?;
+    let identifier = name.strip_suffix(".git")?.parse().ok()?;
+    Some((RepoId { owner, identifier }, rest))
+}
+
+/// What `service=` asks for, wherever it stands in the query.
+fn service(query: Option<&str>) -> Option<Service> {
+    let mut pairs = query?.split('&').filter_map(|pair| pair.split_once('='));
+    let (_, name) = pairs.find(|(key, _)| *key == "service")?;
+    Service::from_name(name)
+}
+
+fn is_request(headers: &HeaderMap, service: Service) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = kind.and_then(|text| text.split(';').next()).unwrap_or_default().trim();
+    kind.eq_ignore_ascii_case(advertise::request_type(service))
 }
 
 /// The rest of the path after the base, which ends at a segment.
@@ -68,42 +134,4 @@ fn has_token(headers: &HeaderMap, name: &header::HeaderName, token: &str) -> boo
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn route(method: &str, path: &str, headers: &[(&str, &str)], base: &str) -> Route {
-        let mut map = HeaderMap::new();
-        for (name, value) in headers {
-            let name: header::HeaderName = name.parse().unwrap();
-            map.append(name, value.parse().unwrap());
-        }
-        Route::parse(&method.parse().unwrap(), path, &map, base)
-    }
-
-    #[test]
-    fn the_root_is_three_things() {
-        let upgrade = [("connection", "keep-alive, Upgrade"), ("upgrade", "WebSocket")];
-        assert_eq!(route("GET", "/", &upgrade, ""), Route::Socket);
-        let info = [("accept", "text/html, Application/Nostr+JSON;q=0.9")];
-        assert_eq!(route("GET", "/", &info, ""), Route::Info);
-        assert_eq!(route("HEAD", "/", &[], ""), Route::Landing);
-        assert_eq!(route("POST", "/", &[], ""), Route::NotAllowed);
-    }
-
-    #[test]
-    fn everything_lives_below_the_base_path() {
-        for root in ["/grasp", "/grasp/"] {
-            assert_eq!(route("GET", root, &[], "/grasp"), Route::Landing);
-        }
-        assert_eq!(route("GET", "/grasp/healthz", &[], "/grasp"), Route::Health);
-        for outside in ["/", "/graspx", "/metrics", "/.well-known/nostr.json", "/gras"] {
-            assert_eq!(route("GET", outside, &[], "/grasp"), Route::NotFound, "{outside}");
-        }
-        assert_eq!(route("GET", "/.well-known/nostr.json", &[], ""), Route::Names);
-    }
-
-    #[test]
-    fn preflight_is_answered_anywhere() {
-        assert_eq!(route("OPTIONS", "/no/such/place", &[], "/grasp"), Route::Preflight);
-    }
-}
+mod tests;

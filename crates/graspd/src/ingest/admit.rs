@@ -1,17 +1,24 @@
 //! Gather, judge, apply: one event inside the writer's transaction. A refusal is decided before
 //! anything is changed, so it never leaves half of an effect behind.
 
-use super::gather::{gather, known};
+use super::affected::Affected;
+use super::gather::{Sources, gather, gather_again, known};
+use super::holds;
+use super::removal::{bury, remove, vanish_author, withdraw};
 use super::roles::RoleCache;
+use super::serving::{serve, serve_released};
+use super::uploads;
 use crate::hub::Fresh;
-use grasp_core::nip09::{Deletion, Vanish};
-use grasp_core::nip34::State;
+use crate::repos::Repos;
+use grasp_core::hold::{Hold, Patience};
+use grasp_core::maintainers::{Family, Standing};
+use grasp_core::nip09::Deletion;
 use grasp_core::policy::{
-    Answer, Needs, Origin, Prefix, Reason, Remains, Rules, Subject, Verdict, Withdrawal, judge,
+    About, Answer, Facts, Needs, Origin, PURGATORY, Prefix, Reason, Remains, Rules, Subject,
+    Verdict, Withdrawal, judge,
 };
-use grasp_core::terms::Term;
-use grasp_core::{Kind, Time, VerifiedEvent};
-use grasp_store::{Provenance, Put, SourceKind, Space, StoreError, Transaction};
+use grasp_core::{Kind, PubKey, RepoId, Time, VerifiedEvent};
+use grasp_store::{Provenance, Put, SourceKind, Space, StoreError, StoredEvent, Transaction};
 use std::sync::Arc;
 
 /// How much may wait here; a full table refuses the newcomer and keeps what it promised.
@@ -19,15 +26,12 @@ use std::sync::Arc;
 pub struct Bounds {
     pub held_events_max: u64,
     pub held_bytes_max: u64,
+    pub held_per_key_max: usize,
     pub aside_events_max: u64,
     pub aside_bytes_max: u64,
     pub burials_per_author_max: usize,
 }
 
-/// Events of a vanished author removed together with the request; the rest follows in sweeps.
-pub(super) const SWEEP_MAX: usize = 2_000;
-/// Waiting states removed with the announcement that leaves.
-const STATES_DROPPED_MAX: usize = 256;
 /// Requests kept aside that one arrival may wake.
 const WOKEN_MAX: usize = 64;
 
@@ -40,6 +44,11 @@ const HELD_FULL: Reason = Reason::new(
     Prefix::RateLimited,
     "held-full",
     "too many events are waiting for git data on this server; try again later",
+);
+const HELD_BY_KEY_FULL: Reason = Reason::new(
+    Prefix::RateLimited,
+    "held-key-full",
+    "too many events by this author are waiting for git data; push what they name, or wait",
 );
 const ASIDE_FULL: Reason = Reason::new(
     Prefix::RateLimited,
@@ -58,6 +67,16 @@ pub struct Admission {
     pub answer: Answer,
     pub code: &'static str,
     pub fresh: Vec<Fresh>,
+    /// It waits. If what follows from this transaction releases it, its sender hears that instead.
+    pub waits: bool,
+}
+
+/// What has to be done outside the store once the transaction is on the disk.
+#[derive(Debug, Default)]
+pub(super) struct Effects {
+    pub(super) affected: Affected,
+    /// Quarantines that nothing refers to any more.
+    pub(super) discards: Vec<String>,
 }
 
 /// Why an event goes no further: an answer for its sender, or a fault of ours.
@@ -87,8 +106,16 @@ pub(super) struct Clerk<'a> {
     pub(super) bounds: &'a Bounds,
     pub(super) now: Time,
     pub(super) roles: &'a mut RoleCache,
-    /// May this sender bring one more repository?
+    pub(super) repos: &'a Repos,
+    pub(super) patience: Patience,
+    pub(super) effects: &'a mut Effects,
+    pub(super) purse: Purse<'a>,
+}
+
+/// What this sender's address may still bring.
+pub(super) struct Purse<'a> {
     pub(super) new_repository: &'a mut dyn FnMut() -> Result<(), Reason>,
+    pub(super) hold: &'a mut dyn FnMut() -> Result<(), Reason>,
 }
 
 impl Clerk<'_> {
@@ -101,6 +128,7 @@ impl Clerk<'_> {
             answer: Answer { ok: reason.is_ok(), text: reason.to_string() },
             code: reason.code(),
             fresh: Vec::new(),
+            waits: false,
         };
         match self.decide(txn, it) {
             Ok((verdict, mut fresh)) => {
@@ -113,7 +141,12 @@ impl Clerk<'_> {
                     return Ok(Admission { fresh: woken, ..refused(&reason) });
                 }
                 fresh.extend(woken);
-                Ok(Admission { answer: verdict.answer(), code: verdict.code(), fresh })
+                let waits = txn.contains(Space::Held, &it.event.id)?;
+                let answer = match &verdict {
+                    Verdict::Accept if waits => Answer { ok: true, text: PURGATORY.to_owned() },
+                    verdict => verdict.answer(),
+                };
+                Ok(Admission { answer, code: verdict.code(), fresh, waits })
             }
             Err(Stop::Refused(reason)) => Ok(refused(&reason)),
             Err(Stop::Store(StoreError::Full { .. })) => Ok(refused(&STORE_FULL)),
@@ -131,61 +164,188 @@ impl Clerk<'_> {
             _ => Origin::Sync,
         };
         let subject = Subject::of(it.event, self.rules)?;
-        let facts = gather(txn, self.roles, it.event, &subject, self.rules)?;
+        let mut sources = Sources { store: txn, roles: self.roles, repos: self.repos, rules: self.rules };
+        let facts = gather(&mut sources, it.event, &subject)?;
         let verdict = judge(it.event, &subject, &facts, self.rules, origin, self.now.timestamp());
+        let holds_newcomer =
+            matches!(verdict, Verdict::Hold(_)) && !is_here_in(txn, Space::Held, it)?;
         let is_new = matches!(subject, Subject::Announcement(_))
             && facts.current.is_none()
             && matches!(verdict, Verdict::Hold(Needs::GitData { .. }));
-        let fresh = self.apply(txn, it, &subject, &verdict)?;
+        let fresh = self.apply(txn, it, &subject, &facts, &verdict)?;
         // Last, so that nobody pays for what was refused anyway.
-        if is_new && origin == Origin::Direct {
-            (self.new_repository)().or_else(|reason| {
+        if origin == Origin::Direct {
+            let mut paid = || -> Result<(), Reason> {
+                if holds_newcomer {
+                    (self.purse.hold)()?;
+                }
+                if is_new { (self.purse.new_repository)() } else { Ok(()) }
+            };
+            if let Err(reason) = paid() {
                 txn.remove(Space::Held, &it.event.id)?;
-                Err(Stop::Refused(reason))
-            })?;
+                holds::end(txn, &it.event.id)?;
+                return Err(Stop::Refused(reason));
+            }
         }
         Ok((verdict, fresh))
     }
 
     fn apply(
-        &self,
+        &mut self,
         txn: &mut dyn Transaction,
         it: &Candidate<'_>,
         subject: &Subject,
+        facts: &Facts,
         verdict: &Verdict,
     ) -> Result<Vec<Fresh>, Stop> {
+        let (now, rules) = (self.now, self.rules);
         match verdict {
+            Verdict::Accept if waits_for_refs(subject, facts, rules) => {
+                self.keep_waiting(txn, it)?;
+                self.effects.affected.event(it.event);
+                Ok(Vec::new())
+            }
             Verdict::Accept => {
                 if let Subject::Deletion(deletion) = subject {
                     self.check_room_for_burials(txn, deletion)?;
                 }
                 // Stored before it acts: if there is no room for it, nothing has happened.
-                let fresh = serve(txn, it)?;
+                let mut fresh = serve(txn, it.event, it.from)?;
                 match subject {
-                    _ if !self.rules.respect_deletions => {}
-                    Subject::Deletion(deletion) => bury(txn, deletion)?,
-                    Subject::Vanish(vanish) => vanish_author(txn, vanish)?,
+                    Subject::Announcement(_) => self.effects.affected.event(it.event),
+                    _ if !rules.respect_deletions => {}
+                    Subject::Deletion(deletion) => {
+                        fresh.extend(bury(txn, deletion, now, self.effects)?);
+                    }
+                    Subject::Vanish(vanish) => vanish_author(txn, vanish, now, self.effects)?,
                     _ => {}
                 }
                 Ok(fresh)
             }
             Verdict::PassOn => Ok(vec![Fresh { serial: None, event: Arc::clone(it.event) }]),
-            Verdict::Hold(_) => self.hold(txn, it),
-            Verdict::Withdraw(withdrawal) => Ok(withdraw(txn, it, withdrawal)?),
+            Verdict::Hold(_) => self.hold(txn, it, subject, facts),
+            Verdict::Withdraw(withdrawal) => {
+                Ok(withdraw(txn, it.event, it.from, withdrawal, now, self.effects)?)
+            }
             Verdict::Defer => self.set_aside(txn, it),
             Verdict::Reject(_) => Ok(Vec::new()),
         }
     }
 
-    fn hold(&self, txn: &mut dyn Transaction, it: &Candidate<'_>) -> Result<Vec<Fresh>, Stop> {
-        let full = txn.events_in(Space::Held)? >= self.bounds.held_events_max
-            || txn.bytes_in(Space::Held)? >= self.bounds.held_bytes_max;
+    fn hold(
+        &mut self,
+        txn: &mut dyn Transaction,
+        it: &Candidate<'_>,
+        subject: &Subject,
+        facts: &Facts,
+    ) -> Result<Vec<Fresh>, Stop> {
         // A newer version of something held is no newcomer: it takes the place of the older.
-        if full && !is_here_in(txn, Space::Held, it)? {
+        if !is_here_in(txn, Space::Held, it)? {
+            self.check_room_to_wait(txn, &it.event.pubkey)?;
+        }
+        self.keep_waiting(txn, it)?;
+        match (subject, &facts.about) {
+            (Subject::State(state), About::State(about)) => {
+                self.wake_announcements(txn, &about.family, &state.author, state.identifier.as_str())?;
+            }
+            (Subject::PullRequest(proposal), _) => {
+                for repo in &proposal.targets {
+                    let others = uploads::take_others(txn, repo, &it.event.id, proposal.tip)?;
+                    self.effects.discards.extend(others);
+                }
+            }
+            (Subject::Announcement(_), About::Announcement(about)) => {
+                // Somebody else's state may already say where this view is.
+                let others = about.family.keys().iter().any(|key| *key != it.event.pubkey);
+                if others || about.data_present {
+                    self.effects.affected.event(it.event);
+                }
+            }
+            _ => {}
+        }
+        Ok(Vec::new())
+    }
+
+    fn check_room_to_wait(&self, txn: &dyn Transaction, author: &PubKey) -> Result<(), Stop> {
+        if txn.events_in(Space::Held)? >= self.bounds.held_events_max
+            || txn.bytes_in(Space::Held)? >= self.bounds.held_bytes_max
+        {
             return Err(HELD_FULL.into());
         }
-        txn.put(Space::Held, it.event, it.from)?;
-        Ok(Vec::new())
+        let max = self.bounds.held_per_key_max;
+        if txn.authored(Space::Held, author, max)? >= max {
+            return Err(HELD_BY_KEY_FULL.into());
+        }
+        Ok(())
+    }
+
+    /// Durable, unseen, and with a deadline.
+    fn keep_waiting(&self, txn: &mut dyn Transaction, it: &Candidate<'_>) -> Result<(), StoreError> {
+        let put = txn.put(Space::Held, it.event, it.from)?;
+        if let Put::Stored { replaced: Some(older), .. } = &put {
+            holds::end(txn, older)?;
+        }
+        match put {
+            Put::Stored { .. } => {
+                holds::set(txn, &it.event.id, &Hold::begin(self.now, self.patience))
+            }
+            Put::Duplicate | Put::Superseded => Ok(()),
+        }
+    }
+
+    /// A state came for them: announcements it may govern wait for the full time again.
+    fn wake_announcements(
+        &self,
+        txn: &mut dyn Transaction,
+        family: &Family,
+        author: &PubKey,
+        identifier: &str,
+    ) -> Result<(), StoreError> {
+        let is_held =
+            |key: &&PubKey| family.member(key).is_some_and(|it| it.standing == Standing::Held);
+        for owner in family.keys().iter().filter(is_held) {
+            let members = family.members_of(owner, self.rules.maintainer_rule);
+            if !members.is_ok_and(|members| members.contains(author)) {
+                continue;
+            }
+            let Ok(identifier) = identifier.parse() else { continue };
+            let coordinate = RepoId { owner: *owner, identifier }.coordinate();
+            if let Some(held) = txn.current_position(Space::Held, &coordinate)? {
+                extend(txn, &held.id(), self.now, self.patience)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges a waiting event again, because something it waits for may have come.
+    pub(super) fn reconsider(
+        &mut self,
+        txn: &mut dyn Transaction,
+        held: &StoredEvent,
+    ) -> Result<Vec<Fresh>, StoreError> {
+        let id = held.event.id;
+        let Ok(subject) = Subject::of(&held.event, self.rules) else { return Ok(Vec::new()) };
+        let mut sources =
+            Sources { store: txn, roles: self.roles, repos: self.repos, rules: self.rules };
+        let facts = gather_again(&mut sources, &held.event, &subject)?;
+        let now = self.now.timestamp();
+        match judge(&held.event, &subject, &facts, self.rules, Origin::Direct, now) {
+            Verdict::Accept if waits_for_refs(&subject, &facts, self.rules) => {
+                self.effects.affected.event(&held.event);
+                Ok(Vec::new())
+            }
+            Verdict::Accept => {
+                if matches!(subject, Subject::Announcement(_)) {
+                    self.effects.affected.event(&held.event);
+                }
+                serve_released(txn, &id, self.now)
+            }
+            Verdict::Reject(_) => {
+                remove(txn, Space::Held, &id, self.now, self.effects)?;
+                Ok(Vec::new())
+            }
+            _ => Ok(Vec::new()),
+        }
     }
 
     fn set_aside(&self, txn: &mut dyn Transaction, it: &Candidate<'_>) -> Result<Vec<Fresh>, Stop> {
@@ -240,6 +400,32 @@ impl Clerk<'_> {
     }
 }
 
+/// Accepted, but not to be seen before the refs say the same.
+fn waits_for_refs(subject: &Subject, facts: &Facts, rules: &Rules) -> bool {
+    match subject {
+        Subject::State(state) => state.names_objects(),
+        Subject::PullRequest(_) => true,
+        Subject::Announcement(it) => {
+            let served = facts.current.is_some_and(|it| it.standing == Standing::Served);
+            rules.hosts(it) && !served
+        }
+        _ => false,
+    }
+}
+
+/// From now on it waits for the full time.
+pub(super) fn extend(
+    txn: &mut dyn Transaction,
+    id: &grasp_core::EventId,
+    now: Time,
+    patience: Patience,
+) -> Result<(), StoreError> {
+    match holds::of(txn, id)? {
+        Some(hold) => holds::set(txn, id, &hold.extended(now, patience)),
+        None => Ok(()),
+    }
+}
+
 /// Has the event come to stay, served or held?
 fn is_here(verdict: &Verdict) -> bool {
     let remains = |it: &Withdrawal| !matches!(it.remains, Remains::Aside(_));
@@ -250,104 +436,6 @@ fn is_here(verdict: &Verdict) -> bool {
     }
 }
 
-/// An operator's import: served without asking the rules, yet deletions count in both directions.
-/// True if the event is now served.
-pub fn import_one(
-    txn: &mut dyn Transaction,
-    event: &VerifiedEvent,
-    from: &Provenance,
-    rules: &Rules,
-) -> Result<bool, StoreError> {
-    let erased = rules.respect_deletions && txn.erased(event)?.reaches(event);
-    if erased || event.kind.is_ephemeral() {
-        return Ok(false);
-    }
-    let stored = matches!(txn.put(Space::Served, event, from)?, Put::Stored { .. });
-    // A request to vanish from other relays, or one that cannot be read, is kept as it is.
-    match Subject::of(event, rules) {
-        Ok(Subject::Deletion(deletion)) if rules.respect_deletions => bury(txn, &deletion)?,
-        Ok(Subject::Vanish(vanish)) if rules.respect_deletions => vanish_author(txn, &vanish)?,
-        _ => {}
-    }
-    Ok(stored)
-}
-
-/// NIP-09: own targets go, and what was named stays away, seen before or not.
-fn bury(txn: &mut dyn Transaction, deletion: &Deletion) -> Result<(), StoreError> {
-    for space in [Space::Served, Space::Held] {
-        for id in &deletion.ids {
-            let header = txn.header(space, id)?;
-            if header.is_some_and(|found| deletion.covers_named(&found.author, found.kind)) {
-                txn.remove(space, id)?;
-            }
-        }
-        for coordinate in &deletion.coordinates {
-            let current = txn.current(space, coordinate)?;
-            if let Some(found) = current.filter(|found| deletion.covers(&found.event)) {
-                txn.remove(space, &found.event.id)?;
-            }
-        }
-    }
-    for id in &deletion.ids {
-        txn.bury_event(id, &deletion.author, deletion.at)?;
-    }
-    for coordinate in &deletion.coordinates {
-        txn.bury_coordinate(coordinate, deletion.at)?;
-    }
-    Ok(())
-}
-
-fn vanish_author(txn: &mut dyn Transaction, vanish: &Vanish) -> Result<(), StoreError> {
-    txn.bury_author(&vanish.author, vanish.at)?;
-    txn.sweep_vanished(SWEEP_MAX)?;
-    Ok(())
-}
-
-/// The owner left: the repository's announcement is no longer served.
-fn withdraw(
-    txn: &mut dyn Transaction,
-    it: &Candidate<'_>,
-    withdrawal: &Withdrawal,
-) -> Result<Vec<Fresh>, StoreError> {
-    let (stays, fresh) = match withdrawal.remains {
-        Remains::Served => (Space::Served, serve(txn, it)?),
-        Remains::Held(_) => (Space::Held, put(txn, Space::Held, it)?),
-        Remains::Aside(_) => (Space::Aside, put(txn, Space::Aside, it)?),
-    };
-    let coordinate = withdrawal.repo.coordinate();
-    for space in [Space::Served, Space::Held].into_iter().filter(|space| *space != stays) {
-        if let Some(current) = txn.current(space, &coordinate)? {
-            txn.remove(space, &current.event.id)?;
-        }
-    }
-    drop_waiting_states(txn, withdrawal.repo.identifier.as_str())?;
-    Ok(fresh)
-}
-
-/// States that waited for a repository wait for nothing once no announcement of that name is left.
-fn drop_waiting_states(txn: &mut dyn Transaction, identifier: &str) -> Result<(), StoreError> {
-    let announced = Term::announces(identifier);
-    for space in [Space::Served, Space::Held] {
-        if txn.has_term(space, &announced)? {
-            return Ok(());
-        }
-    }
-    let named = txn.newest(Space::Held, &Term::tag(b'd', identifier), STATES_DROPPED_MAX)?;
-    for state in named.iter().filter(|named| named.event.kind == Kind::STATE) {
-        txn.remove(Space::Held, &state.event.id)?;
-    }
-    Ok(())
-}
-
-fn put(
-    txn: &mut dyn Transaction,
-    space: Space,
-    it: &Candidate<'_>,
-) -> Result<Vec<Fresh>, StoreError> {
-    txn.put(space, it.event, it.from)?;
-    Ok(Vec::new())
-}
-
 /// Is this event, or a version it would replace, already in that space?
 fn is_here_in(txn: &dyn Transaction, space: Space, it: &Candidate<'_>) -> Result<bool, StoreError> {
     match it.event.coordinate() {
@@ -356,22 +444,43 @@ fn is_here_in(txn: &dyn Transaction, space: Space, it: &Candidate<'_>) -> Result
     }
 }
 
-fn serve(txn: &mut dyn Transaction, it: &Candidate<'_>) -> Result<Vec<Fresh>, StoreError> {
-    let fresh = match txn.put(Space::Served, it.event, it.from)? {
-        Put::Stored { serial, .. } => {
-            vec![Fresh { serial: Some(serial), event: Arc::clone(it.event) }]
-        }
-        Put::Duplicate | Put::Superseded => Vec::new(),
-    };
-    // A version that waited is over once a newer one is served. A state that names no object ends
-    // nothing: the one that waits goes on governing the branches.
-    let names_nothing = it.event.kind == Kind::STATE
-        && State::parse(it.event).is_ok_and(|state| !state.names_objects());
-    if let Some(coordinate) = it.event.coordinate().filter(|_| !names_nothing) {
-        let held = txn.current(Space::Held, &coordinate)?;
-        if let Some(held) = held.filter(|held| it.event.rank().beats(&held.event.rank())) {
-            txn.remove(Space::Held, &held.event.id)?;
-        }
+/// An operator's import: served without asking the rules, yet deletions count in both directions,
+/// and what needs git data waits for it. True if the event is now here.
+pub fn import_one(
+    txn: &mut dyn Transaction,
+    event: &VerifiedEvent,
+    from: &Provenance,
+    rules: &Rules,
+) -> Result<bool, StoreError> {
+    let erased = rules.respect_deletions && txn.erased(event)?.reaches(event);
+    if erased || event.kind.is_ephemeral() || known(txn, &event.id)?.is_some() {
+        return Ok(false);
     }
-    Ok(fresh)
+    let subject = Subject::of(event, rules);
+    let needs_git = match &subject {
+        Ok(Subject::State(state)) => state.names_objects(),
+        Ok(Subject::PullRequest(_)) => true,
+        _ => false,
+    };
+    if needs_git {
+        let put = txn.put(Space::Held, event, from)?;
+        holds::set(txn, &event.id, &Hold::begin(from.received, Patience::default()))?;
+        return Ok(matches!(put, Put::Stored { .. }));
+    }
+    let stored = !serve(txn, &Arc::new(event.clone()), from)?.is_empty();
+    // A request to vanish from other relays, or one that cannot be read, is kept as it is.
+    let mut effects = Effects::default();
+    match subject {
+        Ok(Subject::Deletion(deletion)) if rules.respect_deletions => {
+            bury(txn, &deletion, from.received, &mut effects)?;
+        }
+        Ok(Subject::Vanish(vanish)) if rules.respect_deletions => {
+            vanish_author(txn, &vanish, from.received, &mut effects)?;
+        }
+        _ => {}
+    }
+    if !effects.affected.is_empty() {
+        super::affected::Intent { affected: effects.affected, packs: Vec::new() }.write(txn)?;
+    }
+    Ok(stored)
 }

@@ -2,15 +2,16 @@
 
 use grasp_core::nip34::Announcement;
 use grasp_core::policy::Rules;
-use grasp_core::{Event, EventId, Filter, Kind, Timestamp};
-use grasp_store::{Budget, Cursor, EventStore, Hit, Progress, Result, Space, Want};
+use super::plan::view_key;
+use grasp_core::{Event, EventId, Filter, Kind, Time, Timestamp};
+use grasp_store::{Budget, Cursor, EventStore, Hit, Progress, Result, Shelf, Space, Want};
 
 const PAGE: Budget = Budget { steps: 100_000, bytes: 4 << 20 };
 /// Announcements per transaction.
 const HELPING: usize = 1_000;
 
 /// Returns how many announcements were withdrawn.
-pub fn withdraw_blacklisted(store: &dyn EventStore, rules: &Rules) -> Result<usize> {
+pub fn withdraw_blacklisted(store: &dyn EventStore, rules: &Rules, now: Time) -> Result<usize> {
     let mut withdrawn = 0;
     if rules.repository_blacklist.is_empty() && rules.event_blacklist.is_empty() {
         return Ok(withdrawn);
@@ -21,8 +22,10 @@ pub fn withdraw_blacklisted(store: &dyn EventStore, rules: &Rules) -> Result<usi
         for helping in found.chunks(HELPING) {
             store.write(&mut |txn| {
                 for id in helping {
-                    if let Some(gone) = txn.remove(space, id)? {
-                        txn.put(Space::Aside, &gone.event, &gone.provenance)?;
+                    let Some(gone) = txn.remove(space, id)? else { continue };
+                    txn.put(Space::Aside, &gone.event, &gone.provenance)?;
+                    if let Some(repo) = gone.event.coordinate().and_then(|it| it.repo()) {
+                        txn.put_note(Shelf::Parked, &view_key(&repo), &now.0.to_be_bytes())?;
                     }
                 }
                 Ok(())

@@ -3,29 +3,41 @@
 //! needs their words, and an announcement's roles are read once.
 
 use super::roles::RoleCache;
+use super::uploads;
+use super::views::{Hosting, hosted, is_complete, said, views};
+use crate::repos::{Repos, Store};
 use grasp_core::event::Rank;
 use grasp_core::maintainers::{Family, Member, Standing};
 use grasp_core::nip09::Deletion;
-use grasp_core::nip34::{Announcement, References};
+use grasp_core::nip34::{Announcement, PullRequest, References, State};
 use grasp_core::policy::{
     About, AnnouncementFacts, Current, DeletionFacts, Facts, GraspListFacts, ProfileFacts,
     PullRequestFacts, Rules, StateFacts, Subject, still_wanted,
 };
 use grasp_core::terms::{Term, pointing_at};
-use grasp_core::{Coordinate, Event, EventId, Kind, PubKey};
-use grasp_store::{Position, Result, Snapshot, Space};
+use grasp_core::{Coordinate, Event, EventId, Kind, Oid, PubKey, RepoId};
+use grasp_store::{Position, Result, Shelf, Snapshot, Space};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 const SPACES: [(Space, Standing); 2] =
     [(Space::Served, Standing::Served), (Space::Held, Standing::Held)];
 
+/// Where facts come from.
+pub(super) struct Sources<'a> {
+    pub(super) store: &'a dyn Snapshot,
+    pub(super) roles: &'a mut RoleCache,
+    pub(super) repos: &'a Repos,
+    pub(super) rules: &'a Rules,
+}
+
 pub(super) fn gather(
-    store: &dyn Snapshot,
-    roles: &mut RoleCache,
+    from: &mut Sources<'_>,
     event: &Event,
     subject: &Subject,
-    rules: &Rules,
 ) -> Result<Facts> {
+    let (store, rules) = (from.store, from.rules);
     let versions = match event.coordinate() {
         Some(coordinate) => Versions::of(store, &coordinate)?,
         None => Versions::default(),
@@ -34,12 +46,12 @@ pub(super) fn gather(
         known: known(store, &event.id)?,
         erased: store.erased(event)?,
         current: versions.current(),
-        expired: false,
+        expired: store.note(Shelf::Expired, event.id.as_bytes())?.is_some(),
         about: About::Related(None),
     };
     // What is settled already needs no dear facts; the judge comes to the same answer.
     if still_wanted(event, &facts, rules).is_ok() {
-        facts.about = about(store, roles, event, subject, rules, &versions)?;
+        facts.about = about(from, event, subject, &versions)?;
     }
     Ok(facts)
 }
@@ -87,29 +99,47 @@ impl Versions {
     }
 }
 
-fn about(
-    store: &dyn Snapshot,
-    roles: &mut RoleCache,
+/// The same for an event that is held already and may have to wait no longer.
+pub(super) fn gather_again(
+    from: &mut Sources<'_>,
     event: &Event,
     subject: &Subject,
-    rules: &Rules,
+) -> Result<Facts> {
+    let versions = match event.coordinate() {
+        Some(coordinate) => Versions::of(from.store, &coordinate)?,
+        None => Versions::default(),
+    };
+    Ok(Facts {
+        known: None,
+        erased: from.store.erased(event)?,
+        current: versions.current(),
+        expired: false,
+        about: about(from, event, subject, &versions)?,
+    })
+}
+
+fn about(
+    from: &mut Sources<'_>,
+    event: &Event,
+    subject: &Subject,
     versions: &Versions,
 ) -> Result<About> {
+    let (store, rules) = (from.store, from.rules);
     Ok(match subject {
-        Subject::Announcement(_) => About::Announcement(AnnouncementFacts {
-            family: family(store, roles, &event.pubkey, event.d())?,
+        Subject::Announcement(it) => About::Announcement(AnnouncementFacts {
+            family: family(store, from.roles, [event.pubkey], event.d())?,
             hosted: is_hosted(store, versions, rules)?,
             withdrawn: withdrawn(store, event)?,
-            data_present: false,
+            data_present: versions.served.is_none() && has_data(from, &it.repo)?,
         }),
-        Subject::State(_) => About::State(StateFacts {
+        Subject::State(it) => About::State(StateFacts {
             announced: is_announced(store, event.d())?,
-            family: family(store, roles, &event.pubkey, event.d())?,
-            ..StateFacts::default()
+            present: present(from, it)?,
+            family: family(store, from.roles, [event.pubkey], event.d())?,
         }),
         Subject::PullRequest(it) => About::PullRequest(PullRequestFacts {
             anchor: anchor(store, event, &it.references)?,
-            tip_present: false,
+            tip_present: has_tip(from, &event.id, it)?,
         }),
         Subject::GraspList => About::GraspList(GraspListFacts {
             stored: store.events_of_kind(Space::Served, Kind::GRASP_LIST)?,
@@ -123,6 +153,64 @@ fn about(
         Subject::Related(references) | Subject::Passing(references) => {
             About::Related(anchor(store, event, references)?)
         }
+    })
+}
+
+/// Which of a state's objects are here: all of them if one repository of its family has all, else
+/// those of the repository that has most.
+fn present(from: &mut Sources<'_>, state: &State) -> Result<BTreeSet<Oid>> {
+    let mut most = BTreeSet::new();
+    if state.refs.is_empty() || !state.satisfiable {
+        return Ok(most);
+    }
+    let around = BTreeSet::from([state.author]);
+    let (_, views) = views(from.store, from.roles, from.rules, &state.identifier, &around)?;
+    for view in views {
+        let Some(store) = open(from.repos, &view.repo) else { continue };
+        let lacking = state.refs.iter().filter(|(name, oid)| !store.fits(name, oid));
+        let lacking: BTreeSet<Oid> = lacking.map(|(_, oid)| *oid).collect();
+        let here: BTreeSet<Oid> = state.objects().difference(&lacking).copied().collect();
+        if here.len() > most.len() {
+            most = here;
+        }
+    }
+    Ok(most)
+}
+
+/// Is a state by someone with a say here, with all of its objects? So for an owner who returns.
+fn has_data(from: &mut Sources<'_>, repo: &RepoId) -> Result<bool> {
+    let Some(store) = open(from.repos, repo) else { return Ok(false) };
+    let family = family(from.store, from.roles, [repo.owner], repo.identifier.as_str())?;
+    let members = family.members_of(&repo.owner, from.rules.maintainer_rule);
+    // The announcement being judged may be the first; its owner counts in any case.
+    let members = members.unwrap_or_default();
+    for member in members.iter().chain([&repo.owner]) {
+        let states = said(from.store, member, &repo.identifier)?;
+        if states.iter().any(|it| is_complete(&store, &it.state)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn has_tip(from: &Sources<'_>, id: &EventId, it: &PullRequest) -> Result<bool> {
+    let Some(tip) = it.tip else { return Ok(false) };
+    for repo in &it.targets {
+        let Some(hosting) = hosted(from.store, from.rules, repo)? else { continue };
+        let is_there = open(from.repos, repo).is_some_and(|store| store.is_commit(&tip));
+        let uploaded = uploads::find(from.store, repo, id, &tip)?.is_some();
+        if hosting == Hosting::Served && (is_there || uploaded) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// A repository that cannot be read has nothing to offer; the check that watches over it reports.
+fn open(repos: &Repos, repo: &RepoId) -> Option<Arc<Store>> {
+    repos.store(repo).unwrap_or_else(|error| {
+        tracing::error!(%error, "a repository cannot be read");
+        None
     })
 }
 
@@ -164,12 +252,12 @@ fn targets(store: &dyn Snapshot, deletion: &Deletion) -> Result<DeletionFacts> {
     Ok(facts)
 }
 
-/// The announcements of one identifier near a key. A lookup that fails is reported, so that a
+/// The announcements of one identifier near some keys. A lookup that fails is reported, so that a
 /// broken store never looks like a small family.
-fn family(
+pub(super) fn family(
     store: &dyn Snapshot,
     roles: &mut RoleCache,
-    author: &PubKey,
+    around: impl IntoIterator<Item = PubKey>,
     identifier: &str,
 ) -> Result<Family> {
     let failed = RefCell::new(None);
@@ -185,7 +273,7 @@ fn family(
             Vec::new()
         })
     };
-    let family = Family::gather([*author], announcement_of, listers_of);
+    let family = Family::gather(around, announcement_of, listers_of);
     match failed.into_inner() {
         Some(error) => Err(error),
         None => Ok(family),

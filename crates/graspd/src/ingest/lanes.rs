@@ -2,15 +2,16 @@
 //! the network threads, and what waits is bounded in bytes, so a fast sender waits instead.
 
 use super::gather::known;
+use super::land::{Copied, Delivery, Outcome};
 use crate::threads::essential;
 use grasp_core::event::{Forged, KeyRing};
 use grasp_core::maintainers::Standing;
 use grasp_core::policy::{Answer, Reason};
-use grasp_core::{Event, EventId, Tag, VerifiedEvent};
+use grasp_core::{Event, EventId, RepoId, Tag, VerifiedEvent};
 use grasp_relay::IpKey;
 use grasp_store::{EventStore, Provenance};
 use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 /// Whoever handed an event in, and is owed exactly one answer for it.
 pub trait Asker: Send + Sync {
@@ -48,6 +49,14 @@ pub(super) enum Work {
     Admit(Sealed),
     /// Remove what expired and what belongs to vanished authors.
     Sweep,
+    /// A push whose objects are in quarantine.
+    Land(Box<Delivery>, oneshot::Sender<Outcome>),
+    /// Objects copied from another repository here.
+    Copied(Copied),
+    /// A push is under way for these: they wait for the full time again.
+    Extend(Vec<EventId>, oneshot::Sender<()>),
+    /// Bring a repository in line with what was signed.
+    Settle(RepoId),
 }
 
 struct Waiting {
@@ -73,6 +82,10 @@ impl std::fmt::Debug for Work {
         f.write_str(match self {
             Work::Admit(_) => "Admit",
             Work::Sweep => "Sweep",
+            Work::Land(..) => "Land",
+            Work::Copied(_) => "Copied",
+            Work::Extend(..) => "Extend",
+            Work::Settle(_) => "Settle",
         })
     }
 }
@@ -114,6 +127,28 @@ impl Ingest {
 
     pub async fn sweep(&self) {
         let _ = self.writer.send(Work::Sweep).await;
+    }
+
+    /// Hands in what a push brought; returns once it is served, or refused.
+    pub async fn land(&self, delivery: Delivery) -> Outcome {
+        let (answer, outcome) = oneshot::channel();
+        let _ = self.writer.send(Work::Land(Box::new(delivery), answer)).await;
+        outcome.await.unwrap_or_else(|_| Outcome::failed())
+    }
+
+    pub async fn copied(&self, copied: Copied) {
+        let _ = self.writer.send(Work::Copied(copied)).await;
+    }
+
+    /// Returns once the new deadlines are on the disk.
+    pub async fn extend(&self, ids: Vec<EventId>) {
+        let (done, extended) = oneshot::channel();
+        let _ = self.writer.send(Work::Extend(ids, done)).await;
+        let _ = extended.await;
+    }
+
+    pub async fn settle(&self, repo: RepoId) {
+        let _ = self.writer.send(Work::Settle(repo)).await;
     }
 }
 

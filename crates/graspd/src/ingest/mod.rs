@@ -3,15 +3,32 @@
 //! shared with its neighbours; after that its subscribers are told, and then its sender.
 
 mod admit;
+mod affected;
 mod blacklist;
 mod gather;
+mod holds;
+mod land;
 mod lanes;
+mod plan;
+mod preview;
+mod removal;
 mod roles;
+mod serving;
+mod settle;
+mod sweep;
+mod uploads;
+mod views;
 mod writer;
 
 pub use admit::{Admission, Bounds, import_one};
 pub use blacklist::withdraw_blacklisted;
+pub use land::{Copied, Delivery, Outcome};
 pub use lanes::{Asker, Ingest, Offer};
+pub use plan::Copying;
+pub use preview::{Preview, Round, compare, may_upload, others_in_need, preview};
+pub use settle::{Checkpoint, Step};
+pub use uploads::UploadLimits;
+pub use views::{Hosting, hosted};
 pub use writer::Writer;
 
 #[cfg(test)]

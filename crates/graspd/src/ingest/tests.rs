@@ -1,12 +1,15 @@
 //! The writer's desk over a real store: facts gathered, verdicts applied, nothing half done.
 
-use super::admit::{Admission, Bounds, Candidate, Clerk, import_one};
+use super::admit::{Admission, Bounds, Candidate, Clerk, Effects, Purse, import_one};
 use super::roles::RoleCache;
 use super::withdraw_blacklisted;
+use crate::repos::Repos;
+use grasp_core::hold::Patience;
 use grasp_core::maintainers::MaintainerRule;
 use grasp_core::policy::Rules;
 use grasp_core::service::{Authority, Service};
 use grasp_core::{Kind, PubKey, Time, VerifiedEvent};
+use grasp_git::Layout;
 use grasp_store::{EventStore, LmdbStore, Options, Provenance, Space, in_memory};
 use grasp_testkit::{Author, Draft};
 use std::sync::Arc;
@@ -19,6 +22,7 @@ struct Desk {
     rules: Rules,
     bounds: Bounds,
     roles: RoleCache,
+    repos: Repos,
 }
 
 impl Desk {
@@ -42,23 +46,28 @@ impl Desk {
         let bounds = Bounds {
             held_events_max: 1_000,
             held_bytes_max: 64 << 20,
+            held_per_key_max: 500,
             aside_events_max: 100,
             aside_bytes_max: 1 << 20,
             burials_per_author_max: 5,
         };
         let store = in_memory(&Options { budget_bytes, ..Options::default() }).unwrap();
-        Self { store, rules, bounds, roles: RoleCache::default() }
+        // No repository has a directory here.
+        let repos = Repos::new(Layout::new("/nonexistent/graspd".into()));
+        Self { store, rules, bounds, roles: RoleCache::default(), repos }
     }
 
     fn admit(&mut self, event: &VerifiedEvent) -> Admission {
         let (event, from) = (Arc::new(event.clone()), Provenance::direct(Time(1)));
         let mut admission = None;
-        let Self { store, rules, bounds, roles } = self;
+        let Self { store, rules, bounds, roles, repos } = self;
         store
             .write(&mut |txn| {
                 let now = Time::from_secs(NOW);
-                let new_repository = &mut || Ok(());
-                let mut clerk = Clerk { rules, bounds, now, roles, new_repository };
+                let purse = Purse { new_repository: &mut || Ok(()), hold: &mut || Ok(()) };
+                let (effects, patience) = (&mut Effects::default(), Patience::default());
+                let mut clerk =
+                    Clerk { rules, bounds, now, roles, repos, patience, effects, purse };
                 admission = Some(clerk.admit(txn, &Candidate { event: &event, from: &from })?);
                 Ok(())
             })
@@ -273,7 +282,7 @@ fn what_is_blacklisted_later_stops_being_served_and_is_kept_aside() {
     assert!(desk.imports(&served) && desk.imports(&other));
     assert_eq!(desk.code(&held), "held-git-data");
     desk.rules.repository_blacklist = vec![bad.key.to_npub().parse().unwrap()];
-    assert_eq!(withdraw_blacklisted(&desk.store, &desk.rules).unwrap(), 2);
+    assert_eq!(withdraw_blacklisted(&desk.store, &desk.rules, Time(1)).unwrap(), 2);
     assert!(!desk.is_in(Space::Served, &served) && !desk.is_in(Space::Held, &held));
     assert!(desk.is_in(Space::Aside, &served) && desk.is_in(Space::Aside, &held));
     assert!(desk.is_in(Space::Served, &other));

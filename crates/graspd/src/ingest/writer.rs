@@ -1,21 +1,26 @@
 //! The writer's desk: one thread, one transaction per helping, answers only after the disk has it.
 
-use super::admit::{Admission, Bounds, Candidate, Clerk, SWEEP_MAX};
+use super::admit::{Admission, Bounds, Candidate, Clerk, Effects, Purse, extend};
+use super::affected::{Intent, IntentKey};
+use super::land::Outcome;
 use super::lanes::{Asker, Ingest, Sealed, Work};
 use super::roles::RoleCache;
+use super::settle::{SettleError, Settler};
+use super::sweep::Tide;
 use crate::clock::Clock;
+use crate::host::{Chore, Host};
 use crate::hub::{Fresh, Hub};
 use crate::metrics::Metrics;
 use crate::threads::essential;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use grasp_core::EventId;
 use grasp_core::policy::{Answer, Prefix, Reason, Rules};
-use grasp_relay::{Budgets, IpKey};
-use grasp_store::{EventStore, StoreError, Transaction};
+use grasp_core::{EventId, Time};
+use grasp_relay::{Budgets, IpKey, Refused};
+use grasp_store::{EventStore, Space, StoreError, Transaction};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 #[derive(Debug)]
 pub struct Writer {
@@ -23,9 +28,17 @@ pub struct Writer {
     pub rules: Arc<Rules>,
     pub bounds: Bounds,
     pub budgets: Arc<Mutex<Budgets>>,
+    pub host: Arc<Host>,
     pub hub: Arc<Hub>,
     pub clock: Arc<Clock>,
     pub metrics: Arc<Metrics>,
+}
+
+/// The writer at one moment, with what it remembers between events.
+pub(super) struct Desk<'a> {
+    pub(super) writer: &'a Writer,
+    pub(super) roles: &'a mut RoleCache,
+    pub(super) now: Time,
 }
 
 /// Events per transaction: many share one sync, none waits long for its neighbours.
@@ -36,17 +49,25 @@ const INBOX_LEN: usize = 4096;
 /// Batches of committed events not yet told to subscribers; beyond that the writer waits.
 const TELLER_LEN: usize = 64;
 
-/// What came of one committed event. Subscribers hear of it before its sender does: whoever was
-/// told yes finds the event with the very next question.
+/// What came of a commit. Subscribers hear of it before its sender does: whoever was told yes finds
+/// the event with the very next question.
 struct News {
     fresh: Vec<Fresh>,
-    asker: Arc<dyn Asker>,
-    id: EventId,
-    answer: Answer,
-    _room: OwnedSemaphorePermit,
+    reply: Option<Reply>,
+}
+
+enum Reply {
+    Event { asker: Arc<dyn Asker>, id: EventId, answer: Answer, _room: OwnedSemaphorePermit },
+    Push(oneshot::Sender<Outcome>, Outcome),
 }
 
 impl Writer {
+    /// Finishes what a crash interrupted. Comes before anybody is let in.
+    pub fn recover(&self) -> anyhow::Result<()> {
+        let mut roles = RoleCache::default();
+        self.desk(&mut roles).recover()
+    }
+
     /// Starts the writer, the teller and `lanes` verification threads. Dropping the returned
     /// `Ingest` lets all of them finish what they have and end.
     pub fn start(self, lanes: usize) -> std::io::Result<(Ingest, Vec<JoinHandle<()>>)> {
@@ -54,14 +75,19 @@ impl Writer {
         let (teller, news) = bounded(TELLER_LEN);
         let ingest = Ingest::start(&self.store, lanes, work)?;
         let hub = Arc::clone(&self.hub);
-        let telling = essential("tell", move || tell(&hub, &news))?;
+        let telling = essential("tell", move || tell(&hub, news))?;
         let writing = essential("write", move || self.run(inbox, &teller))?;
         Ok((ingest, vec![writing, telling]))
+    }
+
+    fn desk<'a>(&'a self, roles: &'a mut RoleCache) -> Desk<'a> {
+        Desk { writer: self, roles, now: self.clock.now() }
     }
 
     fn run(self, mut inbox: mpsc::Receiver<Work>, teller: &Sender<Vec<News>>) {
         let mut work = Vec::with_capacity(HELPING);
         let mut roles = RoleCache::default();
+        let mut tide = Tide::default();
         while inbox.blocking_recv_many(&mut work, HELPING) > 0 {
             let mut batch = Vec::with_capacity(work.len());
             let mut tags = 0;
@@ -71,107 +97,230 @@ impl Writer {
                         tags += sealed.event.tags.len();
                         batch.push(sealed);
                     }
-                    Work::Sweep => self.sweep(),
+                    other => {
+                        self.desk(&mut roles).admit(std::mem::take(&mut batch), teller);
+                        tags = 0;
+                        self.desk(&mut roles).serve(other, &mut tide, teller);
+                    }
                 }
                 if tags > HELPING_TAGS {
-                    self.admit(std::mem::take(&mut batch), &mut roles, teller);
+                    self.desk(&mut roles).admit(std::mem::take(&mut batch), teller);
                     tags = 0;
                 }
             }
-            self.admit(batch, &mut roles, teller);
+            self.desk(&mut roles).admit(batch, teller);
         }
-    }
-
-    fn admit(&self, mut batch: Vec<Sealed>, roles: &mut RoleCache, teller: &Sender<Vec<News>>) {
-        match self.commit(&batch, roles) {
-            Ok(admissions) => self.report(batch, admissions, teller),
-            Err(error) if batch.len() <= 1 => batch.iter().for_each(|one| self.fail(one, &error)),
-            // One of them broke the transaction; without it, the others are fine.
-            Err(_) => {
-                let second_half = batch.split_off(batch.len() / 2);
-                self.admit(batch, roles, teller);
-                self.admit(second_half, roles, teller);
-            }
-        }
-    }
-
-    fn commit(
-        &self,
-        batch: &[Sealed],
-        roles: &mut RoleCache,
-    ) -> Result<Vec<Admission>, StoreError> {
-        let mut admissions = Vec::new();
-        // Asked once per event, however often the transaction has to be run.
-        let mut budgets = vec![None; batch.len()];
-        if batch.is_empty() {
-            return Ok(admissions);
-        }
-        self.store.write(&mut |txn: &mut dyn Transaction| {
-            admissions.clear();
-            for (sealed, budget) in batch.iter().zip(&mut budgets) {
-                let mut clerk = Clerk {
-                    rules: &self.rules,
-                    bounds: &self.bounds,
-                    now: self.clock.now(),
-                    roles: &mut *roles,
-                    new_repository: &mut || {
-                        budget.get_or_insert_with(|| self.may_bring_repository(sealed.ip)).clone()
-                    },
-                };
-                let candidate = Candidate { event: &sealed.event, from: &sealed.from };
-                admissions.push(clerk.admit(txn, &candidate)?);
-            }
-            Ok(())
-        })?;
-        Ok(admissions)
     }
 
     fn may_bring_repository(&self, ip: Option<IpKey>) -> Result<(), Reason> {
         let Some(ip) = ip else { return Ok(()) };
         let taken = self.budgets.lock().take_new_repository(ip, self.clock.now());
-        taken
-            .map_err(|why| Reason::saying(Prefix::RateLimited, "new-repositories", why.to_string()))
+        taken.map_err(|why| too_fast("new-repositories", &why))
     }
 
-    fn report(&self, batch: Vec<Sealed>, admissions: Vec<Admission>, teller: &Sender<Vec<News>>) {
-        let news = batch.into_iter().zip(admissions).map(|(sealed, admission)| {
-            let Admission { answer, code, fresh } = admission;
-            self.metrics.event_judged(sealed.event.kind, answer.ok, code);
-            let (id, asker) = (sealed.event.id, sealed.asker);
-            News { fresh, asker, id, answer, _room: sealed.room }
-        });
+    fn may_hold(&self, ip: Option<IpKey>) -> Result<(), Reason> {
+        let Some(ip) = ip else { return Ok(()) };
+        let taken = self.budgets.lock().take_held(ip, self.clock.now());
+        taken.map_err(|why| too_fast("held-events", &why))
+    }
+}
+
+fn too_fast(code: &'static str, why: &Refused) -> Reason {
+    Reason::saying(Prefix::RateLimited, code, why.to_string())
+}
+
+impl Desk<'_> {
+    fn serve(&mut self, work: Work, tide: &mut Tide, teller: &Sender<Vec<News>>) {
+        let news = match work {
+            Work::Admit(_) => return,
+            Work::Sweep => News { fresh: self.sweep(tide), reply: None },
+            Work::Settle(repo) => News { fresh: self.look_after(&repo), reply: None },
+            Work::Copied(copied) => News { fresh: self.copied(copied), reply: None },
+            Work::Extend(ids, done) => {
+                self.extend(&ids);
+                let _ = done.send(());
+                return;
+            }
+            Work::Land(delivery, answer) => {
+                let repo = delivery.repo.clone();
+                let (fresh, outcome) = self.land(*delivery);
+                self.writer.host.send(Chore::Tidy(repo));
+                News { fresh, reply: Some(Reply::Push(answer, outcome)) }
+            }
+        };
         // The teller ends only after this thread does.
-        let _ = teller.send(news.collect());
+        let _ = teller.send(vec![news]);
+    }
+
+    fn extend(&self, ids: &[EventId]) {
+        let patience = self.writer.host.patience;
+        let extended = self.writer.store.write(&mut |txn| {
+            ids.iter().try_for_each(|id| extend(txn, id, self.now, patience))
+        });
+        if let Err(error) = extended {
+            tracing::error!(%error, "a deadline could not be extended");
+        }
+    }
+
+    fn admit(&mut self, mut batch: Vec<Sealed>, teller: &Sender<Vec<News>>) {
+        if batch.is_empty() {
+            return;
+        }
+        match self.commit(&batch) {
+            Ok(committed) => self.report(batch, committed, teller),
+            Err(error) if batch.len() <= 1 => batch.iter().for_each(|one| self.fail(one, &error)),
+            // One of them broke the transaction; without it, the others are fine.
+            Err(_) => {
+                let second_half = batch.split_off(batch.len() / 2);
+                self.admit(batch, teller);
+                self.admit(second_half, teller);
+            }
+        }
+    }
+
+    fn commit(&mut self, batch: &[Sealed]) -> Result<Committed, StoreError> {
+        let mut committed = Committed::default();
+        // Asked once per event, however often the transaction has to be run.
+        let mut asked = vec![(None, None); batch.len()];
+        let (writer, now) = (self.writer, self.now);
+        writer.store.write(&mut |txn: &mut dyn Transaction| {
+            committed = Committed::default();
+            let mut effects = Effects::default();
+            for (sealed, (repository, hold)) in batch.iter().zip(&mut asked) {
+                let ip = sealed.ip;
+                let purse = Purse {
+                    new_repository: &mut || {
+                        repository.get_or_insert_with(|| writer.may_bring_repository(ip)).clone()
+                    },
+                    hold: &mut || hold.get_or_insert_with(|| writer.may_hold(ip)).clone(),
+                };
+                let mut clerk = writer.clerk(self.roles, &mut effects, purse, now);
+                let candidate = Candidate { event: &sealed.event, from: &sealed.from };
+                committed.admissions.push(clerk.admit(txn, &candidate)?);
+            }
+            committed.discards = effects.discards;
+            let intent = Intent { affected: effects.affected, packs: Vec::new() };
+            if !intent.affected.is_empty() {
+                committed.begun = Some((intent.write(txn)?, intent));
+            }
+            Ok(())
+        })?;
+        Ok(committed)
+    }
+
+    fn report(&mut self, batch: Vec<Sealed>, committed: Committed, teller: &Sender<Vec<News>>) {
+        let Committed { mut admissions, discards, begun } = committed;
+        discards.into_iter().for_each(|name| self.writer.host.send(Chore::Discard(name)));
+        let mut news = Vec::new();
+        if let Some((key, intent)) = begun {
+            let mut fresh: Vec<Fresh> =
+                admissions.iter_mut().flat_map(|it| std::mem::take(&mut it.fresh)).collect();
+            fresh.extend(self.carry(&key, &intent).unwrap_or_else(|error| {
+                tracing::error!(%error, "a release is in the journal but not finished");
+                Vec::new()
+            }));
+            self.correct(&batch, &mut admissions);
+            news.push(News { fresh, reply: None });
+        }
+        for (sealed, admission) in batch.into_iter().zip(admissions) {
+            let Admission { answer, code, fresh, .. } = admission;
+            self.writer.metrics.event_judged(sealed.event.kind, answer.ok, code);
+            let (id, asker) = (sealed.event.id, sealed.asker);
+            let reply = Some(Reply::Event { asker, id, answer, _room: sealed.room });
+            news.push(News { fresh, reply });
+        }
+        // The teller ends only after this thread does.
+        let _ = teller.send(news);
+    }
+
+    /// What was going to be told to wait may be served by now.
+    fn correct(&self, batch: &[Sealed], admissions: &mut [Admission]) {
+        let Ok(snapshot) = self.writer.store.read() else { return };
+        for (sealed, admission) in batch.iter().zip(admissions).filter(|(_, it)| it.waits) {
+            if snapshot.contains(Space::Served, &sealed.event.id).unwrap_or(false) {
+                admission.answer = Answer { ok: true, text: String::new() };
+                admission.code = "accepted";
+            }
+        }
+    }
+
+    /// Writes down what is to be done, and does it.
+    pub(super) fn begin_and_carry(&mut self, intent: &Intent) -> Result<Vec<Fresh>, SettleError> {
+        let mut key = None;
+        self.writer.store.write(&mut |txn| {
+            key = Some(intent.write(txn)?);
+            Ok(())
+        })?;
+        key.map_or(Ok(Vec::new()), |key| self.carry(&key, intent))
+    }
+
+    pub(super) fn carry(
+        &mut self,
+        key: &IntentKey,
+        intent: &Intent,
+    ) -> Result<Vec<Fresh>, SettleError> {
+        let (writer, now) = (self.writer, self.now);
+        let mut effects = Effects::default();
+        let free = Purse { new_repository: &mut || Ok(()), hold: &mut || Ok(()) };
+        let mut copies = Vec::new();
+        let mut settler = Settler {
+            store: &*writer.store,
+            host: &writer.host,
+            rules: &writer.rules,
+            clerk: writer.clerk(self.roles, &mut effects, free, now),
+            now,
+            copies: &mut copies,
+        };
+        let fresh = settler.carry_through(key, intent);
+        copies.into_iter().for_each(|copying| writer.host.send(Chore::Copy(copying)));
+        fresh
     }
 
     fn fail(&self, sealed: &Sealed, error: &StoreError) {
         tracing::error!(id = %sealed.event.id, %error, "an event could not be stored");
-        self.metrics.event_judged(sealed.event.kind, false, "store-error");
+        self.writer.metrics.event_judged(sealed.event.kind, false, "store-error");
         let text = "error: the event could not be stored; try again later".to_owned();
         sealed.asker.answer(&sealed.event.id, &Answer { ok: false, text });
     }
+}
 
-    fn sweep(&self) {
-        let now = self.clock.now().timestamp();
-        let swept = || -> Result<(), StoreError> {
-            if !self.store.read()?.needs_sweep(now)? {
-                return Ok(());
-            }
-            self.store.write(&mut |txn| {
-                txn.sweep_expired(now, SWEEP_MAX)?;
-                txn.sweep_vanished(SWEEP_MAX)?;
-                Ok(())
-            })
-        };
-        if let Err(error) = swept() {
-            tracing::error!(%error, "expired events could not be removed");
+impl Writer {
+    fn clerk<'a>(
+        &'a self,
+        roles: &'a mut RoleCache,
+        effects: &'a mut Effects,
+        purse: Purse<'a>,
+        now: Time,
+    ) -> Clerk<'a> {
+        Clerk {
+            rules: &self.rules,
+            bounds: &self.bounds,
+            now,
+            roles,
+            repos: &self.host.repos,
+            patience: self.host.patience,
+            effects,
+            purse,
         }
     }
 }
 
-fn tell(hub: &Hub, news: &Receiver<Vec<News>>) {
-    for it in news.iter().flatten() {
-        hub.tell(&it.fresh);
-        it.asker.answer(&it.id, &it.answer);
+/// A transaction that is on the disk, and what follows from it.
+#[derive(Default)]
+struct Committed {
+    admissions: Vec<Admission>,
+    discards: Vec<String>,
+    begun: Option<(IntentKey, Intent)>,
+}
+
+fn tell(hub: &Hub, news: Receiver<Vec<News>>) {
+    for News { fresh, reply } in news.into_iter().flatten() {
+        hub.tell(&fresh);
+        match reply {
+            Some(Reply::Event { asker, id, answer, .. }) => asker.answer(&id, &answer),
+            // A client that left does not listen; what it pushed stays.
+            Some(Reply::Push(sender, outcome)) => drop(sender.send(outcome)),
+            None => {}
+        }
     }
 }

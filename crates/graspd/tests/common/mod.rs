@@ -1,6 +1,9 @@
 //! What most stories begin with: a running server, and a repository it serves.
 #![allow(dead_code, reason = "each file of tests needs its own part of this")]
 
+pub(crate) mod hosted;
+pub(crate) mod wire;
+
 use grasp_core::{Kind, VerifiedEvent};
 use grasp_testkit::{Author, Draft, Home, Repository, Server};
 use std::path::Path;

@@ -1,0 +1,249 @@
+//! Refuses a `.gitmodules` file that would trick an old client: git's own check lets control
+//! characters in a name, path or URL through (CVE-2025-48384). Looks at the root trees of new commits,
+//! the only place clients read it from. Its work is bounded by the number of commits.
+
+use crate::gate::Seen;
+use gix_hash::ObjectId;
+use gix_object::{Kind, TreeRefIter};
+use gix_odb::pack::Bundle;
+use gix_odb::pack::cache::DecodeEntry;
+use gix_odb::pack::data::decode::{entry, header};
+use std::path::Path;
+
+const NAME: &[u8] = b".gitmodules";
+const BYTES_MAX: u64 = 1 << 20;
+/// The pack is mapped into memory; letting go of it now and then keeps that small.
+const COMMITS_PER_MAPPING: usize = 20_000;
+/// No honest root tree, and none of its deltas, needs more.
+const ALLOC_BYTES_MAX: usize = 64 << 20;
+/// Objects that have to be inflated to make the ones asked for; git chains 50 at most by default.
+const STEPS_PER_COMMIT_MAX: u64 = 100;
+const STEPS_FREE: u64 = 100_000;
+
+#[derive(Debug, thiserror::Error)]
+pub enum BadSubmodule {
+    #[error(
+        "the file .gitmodules ({blob}) has control characters in a name, path or URL, which is how \
+         clients are attacked; remove them and push again"
+    )]
+    Control { blob: ObjectId },
+    #[error("the file .gitmodules ({blob}) is larger than {BYTES_MAX} bytes; make it smaller")]
+    Large { blob: ObjectId },
+    #[error("the pack's trees are chained too deeply to be checked; run `git repack -adf`, then push")]
+    Chained,
+    #[error("the pack's trees cannot be read: {0}; run `git fsck`, then push again")]
+    Unreadable(String),
+}
+
+fn unreadable(error: impl std::fmt::Display) -> BadSubmodule {
+    BadSubmodule::Unreadable(error.to_string())
+}
+
+/// Looks through a pack that git has indexed; blocking.
+pub(crate) fn check(index: &Path, seen: &Seen) -> Result<(), BadSubmodule> {
+    let commits = u64::try_from(seen.commits.len() + seen.unsure.len()).unwrap_or(u64::MAX);
+    let mut walk = Walk {
+        steps_left: commits.saturating_mul(STEPS_PER_COMMIT_MAX).saturating_add(STEPS_FREE),
+        last: None,
+        recent: Recent::default(),
+    };
+    for offsets in [&seen.commits, &seen.unsure] {
+        for some in offsets.chunks(COMMITS_PER_MAPPING) {
+            let Bundle { pack, index } =
+                Bundle::at(index, gix_hash::Kind::Sha1).map_err(unreadable)?;
+            let pack = pack.with_alloc_limit_bytes(Some(ALLOC_BYTES_MAX));
+            walk.check(&Bundle { pack, index }, some)?;
+        }
+    }
+    Ok(())
+}
+
+struct Walk {
+    steps_left: u64,
+    /// Most commits leave the file as it was.
+    last: Option<ObjectId>,
+    recent: Recent,
+}
+
+impl Walk {
+    fn check(&mut self, bundle: &Bundle, offsets: &[u64]) -> Result<(), BadSubmodule> {
+        let mut buffer = Vec::new();
+        for offset in offsets {
+            if !self.is_commit(bundle, *offset)? {
+                continue;
+            }
+            self.read(bundle, *offset, &mut buffer)?;
+            // A tree that is not in the pack has been here, and was checked, before.
+            let Some(tree) = root_tree(&buffer).and_then(|id| find(bundle, &id)) else { continue };
+            self.read(bundle, tree, &mut buffer)?;
+            self.check_tree(bundle, &mut buffer)?;
+        }
+        Ok(())
+    }
+
+    fn check_tree(&mut self, bundle: &Bundle, buffer: &mut Vec<u8>) -> Result<(), BadSubmodule> {
+        let entries = TreeRefIter::from_bytes(buffer, gix_hash::Kind::Sha1).filter_map(Result::ok);
+        // More than one only on file systems that do not tell case apart.
+        let found: Vec<ObjectId> = entries
+            .filter(|entry| entry.filename.eq_ignore_ascii_case(NAME) && entry.mode.is_blob())
+            .map(|entry| entry.oid.to_owned())
+            .collect();
+        for blob in found {
+            if self.last.replace(blob) != Some(blob)
+                && let Some(offset) = find(bundle, &blob)
+            {
+                self.check_blob(bundle, blob, offset, buffer)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_blob(
+        &mut self,
+        bundle: &Bundle,
+        blob: ObjectId,
+        offset: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), BadSubmodule> {
+        if self.header(bundle, offset)?.object_size > BYTES_MAX {
+            return Err(BadSubmodule::Large { blob });
+        }
+        self.read(bundle, offset, buffer)?;
+        if is_harmless(buffer) { Ok(()) } else { Err(BadSubmodule::Control { blob }) }
+    }
+
+    fn is_commit(&mut self, bundle: &Bundle, offset: u64) -> Result<bool, BadSubmodule> {
+        Ok(self.header(bundle, offset)?.kind == Kind::Commit)
+    }
+
+    fn header(&mut self, bundle: &Bundle, offset: u64) -> Result<header::Outcome, BadSubmodule> {
+        let entry = bundle.pack.entry(offset).map_err(unreadable)?;
+        let base = |id: &gix_hash::oid| match find(bundle, id) {
+            Some(offset) => bundle.pack.entry(offset).map(header::ResolvedBase::InPack).map(Some),
+            None => Ok(None),
+        };
+        let header = bundle.pack.decode_header(entry, &mut Default::default(), &base);
+        let header = header.map_err(unreadable)?;
+        self.pay(header.num_deltas)?;
+        Ok(header)
+    }
+
+    fn read(
+        &mut self,
+        bundle: &Bundle,
+        offset: u64,
+        into: &mut Vec<u8>,
+    ) -> Result<(), BadSubmodule> {
+        let entry = bundle.pack.entry(offset).map_err(unreadable)?;
+        let base = |id: &gix_hash::oid, _: &mut Vec<u8>| match find(bundle, id) {
+            Some(offset) => bundle.pack.entry(offset).map(entry::ResolvedBase::InPack).map(Some),
+            None => Ok(None),
+        };
+        let recent = &mut self.recent;
+        let read = bundle.pack.decode_entry(entry, into, &mut Default::default(), &base, recent);
+        self.pay(read.map_err(unreadable)?.num_deltas)
+    }
+
+    fn pay(&mut self, deltas: u32) -> Result<(), BadSubmodule> {
+        let left = self.steps_left.checked_sub(u64::from(deltas) + 1);
+        self.steps_left = left.ok_or(BadSubmodule::Chained)?;
+        Ok(())
+    }
+}
+
+fn find(bundle: &Bundle, id: &gix_hash::oid) -> Option<u64> {
+    bundle.index.lookup(id).map(|at| bundle.index.pack_offset_at_index(at))
+}
+
+fn root_tree(commit: &[u8]) -> Option<ObjectId> {
+    let id = commit.strip_prefix(b"tree ")?.get(..40)?;
+    ObjectId::from_hex(id).ok()
+}
+
+/// Neighbouring trees are made from each other, so the last few are worth keeping.
+#[derive(Default)]
+struct Recent {
+    objects: [Option<(u64, Kind, usize, Vec<u8>)>; Self::LEN],
+    next: usize,
+}
+
+impl Recent {
+    const LEN: usize = 32;
+    const OBJECT_BYTES_MAX: usize = 128 << 10;
+}
+
+impl DecodeEntry for Recent {
+    fn put(&mut self, _: u32, offset: u64, data: &[u8], kind: Kind, compressed_size: usize) {
+        if data.len() > Self::OBJECT_BYTES_MAX {
+            return;
+        }
+        self.next = (self.next + 1) % Self::LEN;
+        if let Some(place) = self.objects.get_mut(self.next) {
+            *place = Some((offset, kind, compressed_size, data.to_vec()));
+        }
+    }
+
+    fn get(&mut self, _: u32, offset: u64, out: &mut Vec<u8>) -> Option<(Kind, usize)> {
+        let same = |it: &&(u64, Kind, usize, Vec<u8>)| it.0 == offset;
+        let (_, kind, compressed_size, data) = self.objects.iter().flatten().find(same)?;
+        out.clear();
+        out.extend_from_slice(data);
+        Some((*kind, *compressed_size))
+    }
+}
+
+/// No value in this configuration text has a control character, be it written plainly or escaped;
+/// tabs indent, and git drops the CR of an end of line.
+fn is_harmless(text: &[u8]) -> bool {
+    let mut continued = false;
+    text.split_inclusive(|byte| *byte == b'\n').all(|line| {
+        let line = line.strip_suffix(b"\r\n").or(line.strip_suffix(b"\n")).unwrap_or(line);
+        // Behind a continued line, a `#` may stand in the middle of a value.
+        let comment = !continued && matches!(line.trim_ascii_start().first(), Some(b'#' | b';'));
+        continued = line.ends_with(b"\\");
+        let control = line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t');
+        !control && (comment || !escapes_control(line))
+    })
+}
+
+fn escapes_control(line: &[u8]) -> bool {
+    let mut bytes = line.iter();
+    while let Some(byte) = bytes.next() {
+        if *byte == b'\\' && matches!(bytes.next(), Some(b'n' | b'b')) {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinary_files_are_harmless() {
+        for text in [
+            "",
+            "[submodule \"a\"]\n\tpath = lib/a\n\turl = https://example.com/a.git\n",
+            "[submodule \"a\"]\r\n\tpath = lib/a\r\n",
+            "# keep C:\\new\n[submodule \"ü\"]\n\turl = C:\\\\new\\\\bits\n",
+        ] {
+            assert!(is_harmless(text.as_bytes()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_value_with_a_control_character_is_not() {
+        for text in [
+            "[submodule \"a\"]\n\tpath = \"x\r\"\n",
+            "[submodule \"a\r\"]\n",
+            "\tpath = x\r",
+            "\turl = \"https://example.com/\\nx\"\n",
+            "\tpath = \"x\\\n#\\b\"\n",
+            "\tpath = a\0b\n",
+            "\tpath = a\x7fb\n",
+        ] {
+            assert!(!is_harmless(text.as_bytes()), "{text:?}");
+        }
+    }
+}

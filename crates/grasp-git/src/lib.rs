@@ -1,0 +1,34 @@
+//! Repositories on disk, git's wire formats, and the git processes that do the pack work. Only typed
+//! names reach a path, an argument or git's input. Who may do what is decided elsewhere.
+
+pub mod advertise;
+pub mod commands;
+mod copy;
+mod durable;
+mod gate;
+mod gitconfig;
+mod gitmodules;
+mod land;
+mod layout;
+mod objects;
+pub mod pktline;
+mod process;
+mod quarantine;
+pub mod refs;
+pub mod report;
+mod tidy;
+pub mod upload;
+
+pub use advertise::{Protocol, Service};
+pub use commands::{BadPush, HeadLimits, HeadReader, PushCaps, PushHead, Step};
+pub use refs::{Entry, RefTable, RefsError};
+
+pub use copy::copy;
+pub use gate::{Gate, PackLimits, PackRefused, Seen};
+pub use gitmodules::BadSubmodule;
+pub use land::{discard, ensure_repository, land, sweep_incoming};
+pub use layout::{Layout, LayoutError};
+pub use objects::{ObjectKind, Objects, ObjectsError};
+pub use process::{Exit, Git, GitError, GitLimits, Running, Version};
+pub use quarantine::{Quarantine, ReceiveError, Received};
+pub use tidy::{Tidied, packs, tidy};

@@ -1,0 +1,176 @@
+//! Where a pack waits until it is allowed in: a minimal bare repository that borrows the objects of
+//! the one it is meant for. Who may push is decided elsewhere. What a quarantine holds after `receive`
+//! is complete, checked and on the disk; what fails leaves nothing behind.
+
+mod intake;
+mod refusal;
+
+pub use refusal::ReceiveError;
+
+use crate::durable::{remove_tree, sync_dir};
+use crate::gate::{Gate, PackLimits, Seen};
+use crate::gitmodules;
+use crate::layout::Layout;
+use crate::process::Git;
+use grasp_core::RepoId;
+use grasp_core::id::hex_encode;
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use tokio::io::AsyncRead;
+
+pub(crate) const HEAD: &str = "ref: refs/heads/main\n";
+/// A process that is being ended may still write while its directory goes.
+const REMOVE_ATTEMPTS_MAX: usize = 100;
+
+/// Deleted when dropped, unless kept.
+#[derive(Debug)]
+pub struct Quarantine {
+    name: String,
+    path: PathBuf,
+    kept: bool,
+}
+
+/// What arrived. A thin pack is completed, so it may take more room than it had bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Received {
+    pub bytes: u64,
+    pub objects: u32,
+    pub disk_bytes: u64,
+}
+
+impl Quarantine {
+    /// A new one, for a push into `repo`; blocking, but little.
+    pub fn open(layout: &Layout, repo: &RepoId) -> io::Result<Self> {
+        let name = random_hex::<16>()?;
+        let path = layout.quarantine(&name)?;
+        fs::create_dir(&path)?;
+        let it = Self { name, path, kept: false };
+        for dir in ["objects", "objects/pack", "objects/info", "refs"] {
+            fs::create_dir(it.path.join(dir))?;
+        }
+        fs::write(it.path.join("HEAD"), HEAD)?;
+        if layout.repository(repo).join("objects").is_dir() {
+            fs::write(it.alternates(), alternates_line(repo))?;
+        }
+        Ok(it)
+    }
+
+    /// One that was kept earlier.
+    pub fn reopen(layout: &Layout, name: &str) -> io::Result<Self> {
+        let path = layout.quarantine(name)?;
+        Ok(Self { name: name.to_owned(), path, kept: true })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A bare repository any git can read, as long as the one it borrows from is there.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// From now on only `discard` or `land` removes it.
+    pub fn keep(&mut self) {
+        self.kept = true;
+    }
+
+    /// Takes one pack in. After an error the rest of `pack` is unread, and git is ended.
+    pub async fn receive(
+        &self,
+        git: &Git,
+        limits: &PackLimits,
+        pack: &mut (dyn AsyncRead + Send + Unpin),
+    ) -> Result<Received, ReceiveError> {
+        let file = self.packs().join(format!("pack-{}.pack", random_hex::<20>()?));
+        let taking = intake::take(git, limits, pack, &self.path, &file);
+        let late = |_| ReceiveError::Late { secs: limits.deadline.as_secs() };
+        let seen = tokio::time::timeout(limits.deadline, taking).await.map_err(late)??;
+        if seen.objects == 0 {
+            return Ok(Received { bytes: seen.bytes, ..Received::default() });
+        }
+        let path = self.path.clone();
+        let settled = tokio::task::spawn_blocking(move || settle(&path, &file, &seen)).await;
+        settled.unwrap_or_else(|error| Err(io::Error::other(error).into()))
+    }
+
+    fn packs(&self) -> PathBuf {
+        self.path.join("objects/pack")
+    }
+
+    fn alternates(&self) -> PathBuf {
+        self.path.join("objects/info/alternates")
+    }
+}
+
+/// How a quarantine says whose objects it borrows.
+pub(crate) fn alternates_line(repo: &RepoId) -> Vec<u8> {
+    let mut line = Layout::alternate(repo).as_os_str().as_bytes().to_vec();
+    line.push(b'\n');
+    line
+}
+
+/// What git does not check, then the disk.
+fn settle(quarantine: &Path, pack: &Path, seen: &Seen) -> Result<Received, ReceiveError> {
+    gitmodules::check(&pack.with_extension("idx"), seen)?;
+    let objects = quarantine.join("objects");
+    let mut disk_bytes = 0;
+    for extension in ["pack", "idx", "rev"] {
+        if let Ok(meta) = fs::metadata(pack.with_extension(extension)) {
+            disk_bytes += meta.len();
+        }
+    }
+    // git has synced the pack's own files.
+    for file in [quarantine.join("HEAD"), objects.join("info/alternates")] {
+        match File::open(file) {
+            Ok(file) => file.sync_all()?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    for dir in [&objects.join("pack"), &objects.join("info"), &objects, quarantine] {
+        sync_dir(dir)?;
+    }
+    if let Some(incoming) = quarantine.parent() {
+        sync_dir(incoming)?;
+    }
+    Ok(Received { bytes: seen.bytes, objects: seen.objects, disk_bytes })
+}
+
+fn random_hex<const N: usize>() -> io::Result<String> {
+    let mut bytes = [0; N];
+    getrandom(&mut bytes, GetRandomFlags::empty())?;
+    Ok(hex_encode(&bytes))
+}
+
+impl Drop for Quarantine {
+    fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
+        let path = std::mem::take(&mut self.path);
+        // Removing a large pack takes the file system a while.
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(move || remove(&path))),
+            Err(_) => remove(&path),
+        }
+    }
+}
+
+fn remove(path: &Path) {
+    let mut removed = remove_tree(path);
+    for _ in 1..REMOVE_ATTEMPTS_MAX {
+        match &removed {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                removed = remove_tree(path);
+            }
+            _ => break,
+        }
+    }
+    if let Err(error) = removed {
+        tracing::warn!(path = %path.display(), %error, "a quarantine stays until the next start");
+    }
+}

@@ -1,0 +1,118 @@
+//! The git side of the server: where repositories are, how git is run, how long things wait. One
+//! value, shared by the writer that changes repositories and the requests that read them.
+
+use crate::ingest::{Checkpoint, Copying, UploadLimits};
+use crate::repos::Repos;
+use grasp_core::hold::Patience;
+use grasp_core::id::hex_encode;
+use grasp_core::{EventId, RepoId};
+use grasp_git::{Git, Layout, PackLimits};
+use parking_lot::Mutex;
+use rustix::fs::statvfs;
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+pub struct Host {
+    pub layout: Layout,
+    pub git: Git,
+    pub repos: Arc<Repos>,
+    pub patience: Patience,
+    pub uploads: UploadLimits,
+    /// What a push for a signed state may bring.
+    pub pack: PackLimits,
+    /// What a push for an unpublished pull request may bring.
+    pub proposal_pack: PackLimits,
+    /// Free disk space below which no pack is taken.
+    pub free_bytes_min: u64,
+    /// How long data of an owner who left is kept.
+    pub retention: Duration,
+    pub in_flight: InFlight,
+    /// Goes on at every step; tests stop here to see what a crash would leave.
+    pub checkpoint: Box<Checkpoint>,
+    /// Work that follows from a release but need not hold it up.
+    pub chores: mpsc::UnboundedSender<Chore>,
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").field("root", &self.layout.root()).finish_non_exhaustive()
+    }
+}
+
+/// What somebody else does for the writer, who must not wait for it.
+#[derive(Debug)]
+pub enum Chore {
+    /// One view lacks objects that another has.
+    Copy(Copying),
+    /// Packs arrived; there may be many by now.
+    Tidy(RepoId),
+    /// A directory nobody refers to any more.
+    Discard(String),
+}
+
+impl Host {
+    /// Moves a repository's directory to where it is deleted from. `None` if there is none.
+    pub fn set_aside(&self, repo: &RepoId) -> std::io::Result<Option<String>> {
+        let mut bytes = [0_u8; 16];
+        getrandom(&mut bytes, GetRandomFlags::empty())?;
+        let name = hex_encode(&bytes);
+        match std::fs::rename(self.layout.repository(repo), self.layout.quarantine(&name)?) {
+            Ok(()) => Ok(Some(name)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// `None` if the system does not tell.
+    pub fn free_bytes(&self) -> Option<u64> {
+        let disk = statvfs(self.layout.root()).ok()?;
+        Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
+    pub fn send(&self, chore: Chore) {
+        // Nobody runs chores once the server stops; what they did is found again at the start.
+        let _ = self.chores.send(chore);
+    }
+}
+
+/// Events a push is under way for: their time does not run out meanwhile.
+#[derive(Debug, Clone, Default)]
+pub struct InFlight(Arc<Mutex<HashMap<EventId, usize>>>);
+
+#[derive(Debug, Default)]
+pub struct PushGuard {
+    flying: InFlight,
+    ids: Vec<EventId>,
+}
+
+impl InFlight {
+    pub fn begin(&self, ids: Vec<EventId>) -> PushGuard {
+        let mut flying = self.0.lock();
+        for id in &ids {
+            *flying.entry(*id).or_default() += 1;
+        }
+        PushGuard { flying: self.clone(), ids }
+    }
+
+    pub fn contains(&self, id: &EventId) -> bool {
+        self.0.lock().contains_key(id)
+    }
+}
+
+impl Drop for PushGuard {
+    fn drop(&mut self) {
+        let mut flying = self.flying.0.lock();
+        for id in &self.ids {
+            if let Some(count) = flying.get_mut(id) {
+                *count -= 1;
+                if *count == 0 {
+                    flying.remove(id);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Git's smart HTTP. What a request means is decided in `route.rs`, what a push may do in
+//! `landing.rs`; here bytes move, within bounds. Nothing is read from disk by a name from a URL: the
+//! repository must be known by its announcement first.
+
+mod body;
+mod inflate;
+mod outbound;
+mod pace;
+mod push;
+mod refs;
+mod slots;
+mod traffic;
+mod upload;
+
+use crate::config::GitLimits;
+use crate::http::pages;
+use crate::http::respond::{self, Answer};
+use crate::http::route::Step;
+use crate::ingest::hosted;
+use crate::node::Node;
+use crate::repos::Shown;
+use axum::body::Body;
+use body::{BadBody, Encoding, Inbound};
+use grasp_core::RepoId;
+use grasp_core::nip34::Announcement;
+use grasp_git::{Protocol, Service};
+use grasp_relay::IpKey;
+use grasp_store::{EventStore, Space};
+use hyper::body::Incoming;
+use hyper::{HeaderMap, Request, StatusCode};
+use slots::{Payer, Slots};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+use traffic::Traffic;
+
+/// Who gets in, and what moved through.
+#[derive(Debug)]
+pub struct Turnstile {
+    limits: GitLimits,
+    uploads: Slots,
+    pushes: Slots,
+    traffic: Traffic,
+    busiest_max: usize,
+}
+
+impl Turnstile {
+    pub fn new(limits: GitLimits, busiest_max: usize) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let uploads_max = limits.uploads_max.unwrap_or(2 * cores + 2);
+        let pushes_max = limits.pushes_max.unwrap_or(cores + 1);
+        Self {
+            uploads: Slots::new(uploads_max, limits.uploads_per_ip_max, limits.queue_wait),
+            pushes: Slots::new(pushes_max, limits.pushes_per_ip_max, limits.queue_wait),
+            traffic: Traffic::default(),
+            busiest_max,
+            limits,
+        }
+    }
+
+    /// Resolves once no push is running.
+    pub async fn pushes_done(&self) {
+        self.pushes.all_free().await;
+    }
+
+    /// The repositories that moved the most bytes since the start.
+    pub fn busiest(&self) -> Vec<(String, u64)> {
+        self.traffic.busiest(self.busiest_max)
+    }
+}
+
+/// One request's client, and the repository it asks for.
+#[derive(Debug, Clone)]
+pub struct Guest {
+    pub node: Arc<Node>,
+    pub repo: RepoId,
+    pub ip: IpKey,
+    /// Ends the connection, for a client that does not even take our answer.
+    pub hang_up: CancellationToken,
+}
+
+impl Guest {
+    pub async fn answer(self, step: Step, request: Request<Incoming>) -> Answer {
+        let shown = match self.look().await {
+            Ok(Some(shown)) => shown,
+            Ok(None) => return not_hosted(),
+            Err(answer) => return answer,
+        };
+        let protocol = protocol(request.headers());
+        match step {
+            Step::InfoRefs(service) => refs::advertised(&shown, service, protocol),
+            Step::Post(service) => self.post(service, protocol, shown, request).await,
+        }
+    }
+
+    async fn post(
+        self,
+        service: Service,
+        protocol: Protocol,
+        shown: Arc<Shown>,
+        request: Request<Incoming>,
+    ) -> Answer {
+        let (parts, body) = request.into_parts();
+        let Some(encoding) = Encoding::of(&parts.headers) else {
+            let why = "this server reads plain and gzip bodies; send the request as one of them";
+            return respond::line(StatusCode::UNSUPPORTED_MEDIA_TYPE, why);
+        };
+        let bytes_max = match service {
+            Service::UploadPack => self.node.turnstile.limits.request_bytes_max as u64,
+            // Its commands and its pack are measured by those who read them.
+            Service::ReceivePack => u64::MAX,
+        };
+        let body = Inbound::new(Body::new(body), encoding, bytes_max);
+        match service {
+            Service::UploadPack => upload::serve(self, protocol, &shown, body).await,
+            Service::ReceivePack => push::serve(self, body).await,
+        }
+    }
+
+    /// The page for people at the same address.
+    pub async fn page(&self) -> Answer {
+        let shown = match self.look().await {
+            Ok(Some(shown)) => shown,
+            Ok(None) => return not_hosted(),
+            Err(answer) => return answer,
+        };
+        let announced = self.announced().await;
+        let announced = announced.as_ref();
+        let page = pages::repository(&pages::Repository {
+            service: &self.node.service,
+            repo: &self.repo,
+            name: announced.and_then(|it| it.name.as_deref()),
+            description: announced.and_then(|it| it.description.as_deref()),
+            is_empty: !shown.exists,
+        });
+        respond::html(StatusCode::OK, page)
+    }
+
+    /// What its owner says about it; the page does without if that cannot be read.
+    async fn announced(&self) -> Option<Announcement> {
+        let coordinate = self.repo.coordinate();
+        let look = move |store: &dyn EventStore| -> grasp_store::Result<_> {
+            let snapshot = store.read()?;
+            let served = snapshot.current(Space::Served, &coordinate)?;
+            let found = match served {
+                None => snapshot.current(Space::Held, &coordinate)?,
+                served => served,
+            };
+            Ok(found.and_then(|found| Announcement::parse(&found.event).ok()))
+        };
+        self.node.readers.ask(look).await.ok()?.ok()?
+    }
+
+    /// The repository as visitors see it now; `None` if it is not hosted here.
+    async fn look(&self) -> Result<Option<Arc<Shown>>, Answer> {
+        let (rules, repos) = (Arc::clone(&self.node.rules), Arc::clone(&self.node.host.repos));
+        let repo = self.repo.clone();
+        let look = move |store: &dyn EventStore| -> anyhow::Result<_> {
+            let hosting = hosted(&*store.read()?, &rules, &repo)?;
+            Ok(hosting.map(|_| repos.shown(&repo)).transpose()?)
+        };
+        match self.node.readers.ask(look).await {
+            Ok(Ok(shown)) => Ok(shown),
+            Ok(Err(error)) => {
+                tracing::error!(repo = %self.repo, %error, "cannot look at a repository");
+                let why = "this repository cannot be read at the moment";
+                Err(respond::line(StatusCode::INTERNAL_SERVER_ERROR, why))
+            }
+            Err(_) => Err(respond::busy("the server is stopping")),
+        }
+    }
+
+    /// Peers on this machine have no budget of their own until a proxy is declared.
+    fn payer(&self) -> Payer {
+        match self.node.budgets.lock().is_exempt(self.ip) {
+            true => Payer::Exempt,
+            false => Payer::Address(self.ip),
+        }
+    }
+}
+
+fn protocol(headers: &HeaderMap) -> Protocol {
+    let header = headers.get("git-protocol").and_then(|value| value.to_str().ok());
+    Protocol::from_header(header)
+}
+
+fn not_hosted() -> Answer {
+    respond::html(StatusCode::NOT_FOUND, pages::no_repository())
+}
+
+/// For a request that could not be read before anything was answered.
+fn unreadable(bad: &BadBody) -> Answer {
+    let status = match bad {
+        BadBody::Gone | BadBody::Gzip(_) => StatusCode::BAD_REQUEST,
+        BadBody::Slow(_) => StatusCode::REQUEST_TIMEOUT,
+        BadBody::Long { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+    };
+    respond::line(status, &bad.to_string())
+}

@@ -1,0 +1,188 @@
+//! A push at the writer's desk: asked again whether it may, written into the journal, and carried
+//! through. Until the journal has it nothing has happened; after that nothing can undo it.
+
+use super::affected::{Affected, Arriving, Intent};
+use super::uploads::{self, Upload};
+use super::views::{scene, state_by_id};
+use super::writer::Desk;
+use crate::hub::Fresh;
+use grasp_core::push::{Command, Decision, Grant, Target, authorise};
+use grasp_core::nip34::State;
+use grasp_core::{EventId, Oid, RefName, RepoId};
+use grasp_git::{ObjectKind, Objects, Quarantine};
+use grasp_store::StoreError;
+use std::collections::BTreeSet;
+
+/// Objects in quarantine, and what they were brought for.
+#[derive(Debug)]
+pub struct Delivery {
+    pub repo: RepoId,
+    pub commands: Vec<Command>,
+    pub quarantine: Quarantine,
+    pub bytes: u64,
+    /// The same objects for other owners' repositories, as far as they lack them.
+    pub others: Vec<(RepoId, Quarantine)>,
+    /// Who brings it, as an opaque word.
+    pub from: String,
+}
+
+/// Objects copied from one repository here to another.
+#[derive(Debug)]
+pub struct Copied {
+    pub to: RepoId,
+    pub quarantine: Quarantine,
+    pub proposals: BTreeSet<EventId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    Refused { reason: String, advice: String },
+}
+
+impl Outcome {
+    fn refused(reason: &str, advice: impl Into<String>) -> Self {
+        Self::Refused { reason: reason.to_owned(), advice: advice.into() }
+    }
+
+    pub fn failed() -> Self {
+        let advice = "the server could not finish this push; nothing of it is lost, try again in a minute";
+        Self::refused("internal error", advice)
+    }
+}
+
+impl Desk<'_> {
+    /// Carries a push through. What it served comes with the answer.
+    pub(super) fn land(&mut self, mut it: Delivery) -> (Vec<Fresh>, Outcome) {
+        match self.try_land(&mut it) {
+            Ok(landed) => landed,
+            Err(error) => {
+                tracing::error!(repo = %it.repo, %error, "a push could not be finished");
+                (Vec::new(), Outcome::failed())
+            }
+        }
+    }
+
+    fn try_land(&mut self, it: &mut Delivery) -> Result<(Vec<Fresh>, Outcome), StoreError> {
+        let snapshot = self.writer.store.read()?;
+        let (rules, repos) = (&self.writer.rules, &self.writer.host.repos);
+        let scene = scene(&*snapshot, self.roles, rules, repos, &it.repo, &it.commands)?;
+        let Some(scene) = scene else {
+            let advice = "the repository is no longer hosted here; publish its announcement again";
+            return Ok((Vec::new(), Outcome::refused("repository not found", advice)));
+        };
+        let grant = match authorise(&it.commands, &scene) {
+            Decision::Unchanged => return Ok((Vec::new(), Outcome::Done)),
+            Decision::Allow(grant) => grant,
+            Decision::Deny(denial) => {
+                let refused = Outcome::refused(&denial.to_string(), denial.advice());
+                return Ok((Vec::new(), refused));
+            }
+        };
+        let state = grant.state.map(|id| state_by_id(&*snapshot, &id)).transpose()?.flatten();
+        drop(snapshot);
+        if let Some(lacks) = lacking(&it.quarantine, state.as_ref(), &grant) {
+            return Ok((Vec::new(), lacks));
+        }
+        match grant.unclaimed.is_empty() {
+            true => self.release(it, &grant),
+            false => Ok((Vec::new(), self.keep_apart(it, &grant)?)),
+        }
+    }
+
+    /// The objects belong to signed events: into the repositories with them.
+    fn release(
+        &mut self,
+        it: &mut Delivery,
+        grant: &Grant,
+    ) -> Result<(Vec<Fresh>, Outcome), StoreError> {
+        let mut intent = Intent::default();
+        intent.affected.repo(&it.repo).proposals.extend(grant.claimed.keys());
+        intent.packs.push(Arriving::new(&it.repo, it.quarantine.name()));
+        for (repo, quarantine) in &mut it.others {
+            quarantine.keep();
+            intent.packs.push(Arriving::new(repo, quarantine.name()));
+        }
+        it.quarantine.keep();
+        let fresh = match self.begin_and_carry(&intent) {
+            Ok(fresh) => fresh,
+            Err(error) => {
+                tracing::error!(repo = %it.repo, %error, "a push is in the journal but not finished");
+                return Ok((Vec::new(), Outcome::failed()));
+            }
+        };
+        let outcome = if self.is_done(it) { Outcome::Done } else { Outcome::failed() };
+        Ok((fresh, outcome))
+    }
+
+    fn is_done(&self, it: &Delivery) -> bool {
+        let Ok(shown) = self.writer.host.repos.shown(&it.repo) else { return false };
+        it.commands.iter().all(|command| {
+            let now = match &command.target {
+                Some(Target::Governed(name)) => shown.refs.governed.get(name),
+                Some(Target::Proposal(id)) => shown.refs.proposals.get(id),
+                None => None,
+            };
+            now.map(|entry| entry.oid) == command.new
+        })
+    }
+
+    /// Nobody has signed for this yet: it stays where it is, and a row remembers it.
+    fn keep_apart(&self, it: &mut Delivery, grant: &Grant) -> Result<Outcome, StoreError> {
+        let limits = &self.writer.host.uploads;
+        let deadline = self.now.plus(limits.patience);
+        let mut refusal = None;
+        self.writer.store.write(&mut |txn| {
+            refusal = uploads::refusal(txn, &it.repo, &it.from, it.bytes, limits)?;
+            if refusal.is_some() {
+                return Ok(());
+            }
+            for (at, (event, tip)) in grant.unclaimed.iter().enumerate() {
+                // Counted once, however many tips share the pack.
+                let bytes = if at == 0 { it.bytes } else { 0 };
+                let (event, tip) = (*event, *tip);
+                let (quarantine, from) = (it.quarantine.name().to_owned(), it.from.clone());
+                let upload = Upload { event, tip, quarantine, bytes, from, deadline };
+                uploads::put(txn, &it.repo, &upload)?;
+            }
+            Ok(())
+        })?;
+        Ok(match refusal {
+            Some(why) => Outcome::refused("too much is waiting", format!("{why}; publish the pull request events, or try again in {} minutes", limits.patience.as_secs().div_ceil(60))),
+            None => {
+                it.quarantine.keep();
+                Outcome::Done
+            }
+        })
+    }
+
+    /// Objects another view had.
+    pub(super) fn copied(&mut self, mut it: Copied) -> Vec<Fresh> {
+        let mut intent = Intent { affected: Affected::default(), packs: Vec::new() };
+        intent.affected.repo(&it.to).proposals.extend(&it.proposals);
+        intent.packs.push(Arriving::new(&it.to, it.quarantine.name()));
+        it.quarantine.keep();
+        self.begin_and_carry(&intent).unwrap_or_else(|error| {
+            tracing::error!(repo = %it.to, %error, "copied objects could not be taken in");
+            Vec::new()
+        })
+    }
+}
+
+/// Is something still missing of what the push was allowed for?
+fn lacking(quarantine: &Quarantine, state: Option<&State>, grant: &Grant) -> Option<Outcome> {
+    let Ok(objects) = Objects::open(quarantine.path()) else { return Some(Outcome::failed()) };
+    let fits = |name: &RefName, oid: &Oid| match name.is_branch() {
+        true => objects.kind(oid) == Some(ObjectKind::Commit),
+        false => objects.contains(oid),
+    };
+    let refs = state.map(|state| &state.refs).into_iter().flatten();
+    let mut missing = refs.filter(|(name, oid)| !fits(name, oid)).map(|(_, oid)| oid);
+    let mut tips = grant.claimed.values().chain(grant.unclaimed.values());
+    let is_tip_missing = |tip: &&Oid| objects.kind(tip) != Some(ObjectKind::Commit);
+    let missing = missing.next().or_else(|| tips.find(is_tip_missing))?;
+    Some(Outcome::refused(
+        "missing objects",
+        format!("{missing} is not here as what the event says it is: push it, or sign a state without it"),
+    ))
+}

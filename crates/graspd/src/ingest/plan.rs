@@ -1,0 +1,346 @@
+//! What a family of repositories should look like, given the events and objects that are here:
+//! which waiting events are whole, which state each view follows, and which refs that means. Reads
+//! only; the same question asked twice gives the same answer.
+
+use super::affected::Concern;
+use super::roles::RoleCache;
+use super::uploads;
+use super::views::{
+    HISTORY_MAX, Hosting, View, hosted, is_complete, preferred, said, views, waiting,
+};
+use crate::repos::{RepoError, Repos, Store};
+use grasp_core::maintainers::{Family, Standing};
+use grasp_core::nip34::PullRequest;
+use grasp_core::policy::Rules;
+use grasp_core::push::Candidate;
+use grasp_core::{EventId, Identifier, Oid, PubKey, RepoId};
+use grasp_git::{Entry, RefTable};
+use grasp_store::{Shelf, Snapshot, Space, StoreError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PlanError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Repo(#[from] RepoError),
+}
+
+/// Objects one view needs and another has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Copying {
+    pub from: RepoId,
+    pub to: RepoId,
+    pub wants: BTreeSet<Oid>,
+    /// The pull requests it is done for.
+    pub proposals: BTreeSet<EventId>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// Uploads whose pull request has come: (repository, quarantine).
+    pub(super) landings: Vec<(RepoId, String)>,
+    /// Refs that have to change.
+    pub(super) aligns: BTreeMap<RepoId, RefTable>,
+    /// Which state each view follows from now on; `None`: no longer any.
+    pub(super) follows: Vec<(RepoId, Option<EventId>)>,
+    /// Held events to be served, in this order.
+    pub(super) releases: Vec<EventId>,
+    /// Served announcements that wait again.
+    pub(super) held_again: Vec<EventId>,
+    /// Served states that lost their ground.
+    pub(super) retired: Vec<EventId>,
+    /// Pull requests whose uploads are settled.
+    pub(super) claimed: Vec<(RepoId, EventId)>,
+    pub(super) copies: Vec<Copying>,
+}
+
+pub(super) struct Planner<'a> {
+    pub(super) store: &'a dyn Snapshot,
+    pub(super) roles: &'a mut RoleCache,
+    pub(super) rules: &'a Rules,
+    pub(super) repos: &'a Repos,
+}
+
+/// A view with its objects and what its people have said.
+struct Scope {
+    view: View,
+    store: Option<Arc<Store>>,
+}
+
+impl Scope {
+    fn has(&self, state: &Candidate) -> bool {
+        self.store.as_ref().is_some_and(|store| is_complete(store, &state.state))
+    }
+}
+
+impl Planner<'_> {
+    pub(super) fn plan(
+        &mut self,
+        identifier: &Identifier,
+        concern: &Concern,
+    ) -> Result<Plan, PlanError> {
+        let (family, views) =
+            views(self.store, self.roles, self.rules, identifier, &concern.keys)?;
+        let mut scopes = Vec::new();
+        for view in views {
+            let store = self.repos.store(&view.repo)?;
+            scopes.push(Scope { view, store });
+        }
+        let members = scopes.iter().flat_map(|scope| scope.view.members.iter());
+        let authors: BTreeSet<PubKey> = members.chain(&concern.keys).copied().collect();
+        let mut plan = Plan::default();
+        let ready = self.ready(identifier, &authors, &family, &scopes)?;
+        for scope in &scopes {
+            self.view(identifier, scope, &ready, &scopes, &mut plan)?;
+        }
+        plan.releases.extend(ready.iter().map(|it| it.id));
+        if concern.left {
+            plan.retired = self.groundless(identifier, &authors, &family)?;
+        }
+        for id in &concern.proposals {
+            self.proposal(id, &scopes, &mut plan)?;
+        }
+        self.drop_what_is_so(&mut plan)?;
+        Ok(plan)
+    }
+
+    /// Waiting states that need to wait no longer.
+    fn ready(
+        &self,
+        identifier: &Identifier,
+        authors: &BTreeSet<PubKey>,
+        family: &Family,
+        scopes: &[Scope],
+    ) -> Result<Vec<Candidate>, PlanError> {
+        let mut ready = Vec::new();
+        for author in authors {
+            let Some(waits) = waiting(self.store, author, identifier)? else { continue };
+            let grant = family.authority(author, self.rules.maintainer_rule);
+            let Some(grant) = grant.filter(|_| waits.state.satisfiable) else { continue };
+            let whole = match waits.state.names_objects() {
+                true => scopes.iter().any(|scope| scope.has(&waits)),
+                false => grant.standing == Standing::Served,
+            };
+            if whole {
+                ready.push(waits);
+            }
+        }
+        Ok(ready)
+    }
+
+    /// Decides what one view follows.
+    fn view(
+        &self,
+        identifier: &Identifier,
+        scope: &Scope,
+        ready: &[Candidate],
+        scopes: &[Scope],
+        plan: &mut Plan,
+    ) -> Result<(), PlanError> {
+        let View { repo, standing, members } = &scope.view;
+        let mut candidates: Vec<Candidate> = Vec::new();
+        for member in members {
+            candidates.extend(said(self.store, member, identifier)?);
+        }
+        let by_members = |it: &&Candidate| members.contains(&it.state.author);
+        let ready = ready.iter().filter(by_members).filter(|it| it.state.names_objects());
+        candidates.extend(ready.cloned());
+        match preferred(&candidates) {
+            Some(governing) if scope.has(governing) => {
+                self.follow(scope, governing, &candidates, plan)?;
+                if *standing == Standing::Held {
+                    let held = self.store.current_position(Space::Held, &repo.coordinate())?;
+                    plan.releases.extend(held.map(|held| held.id()));
+                }
+            }
+            Some(governing) => {
+                if let Some(source) = scopes.iter().find(|other| other.has(governing)) {
+                    let (from, to) = (source.view.repo.clone(), repo.clone());
+                    plan.copies.push(Copying {
+                        from,
+                        to,
+                        wants: governing.state.objects(),
+                        proposals: BTreeSet::new(),
+                    });
+                }
+            }
+            None => self.follow_nothing(scope, plan)?,
+        }
+        Ok(())
+    }
+
+    fn follow(
+        &self,
+        scope: &Scope,
+        governing: &Candidate,
+        candidates: &[Candidate],
+        plan: &mut Plan,
+    ) -> Result<(), PlanError> {
+        let Some(store) = &scope.store else { return Ok(()) };
+        let mut earlier: Vec<&Candidate> =
+            candidates.iter().filter(|it| it.id != governing.id).collect();
+        earlier.sort_by_key(|it| std::cmp::Reverse(it.rank.created_at));
+        let refs = &governing.state.refs;
+        let entry = |oid: &Oid| store.entry(oid);
+        let current: BTreeSet<Oid> = governing.state.objects();
+        let before = earlier.iter().take(HISTORY_MAX).flat_map(|it| it.state.refs.values());
+        let kept = before.filter(|oid| !current.contains(oid)).filter(|oid| entry(oid).is_some());
+        let kept = kept.copied().collect();
+        let table = self.table(&scope.view.repo, plan)?;
+        table.governed =
+            refs.iter().filter_map(|(name, oid)| Some((name.clone(), entry(oid)?))).collect();
+        table.head = governing.state.head_branch(table.head.as_ref());
+        table.kept = kept;
+        plan.follows.push((scope.view.repo.clone(), Some(governing.id)));
+        Ok(())
+    }
+
+    /// Nobody with a say has signed anything that is left. If what the view followed was taken
+    /// back, the view is empty and waits again; if its author merely lost their say, it stays.
+    fn follow_nothing(&self, scope: &Scope, plan: &mut Plan) -> Result<(), PlanError> {
+        let View { repo, standing, .. } = &scope.view;
+        let Some(followed) = followed(self.store, repo)? else { return Ok(()) };
+        for space in [Space::Served, Space::History] {
+            if self.store.contains(space, &followed)? {
+                return Ok(());
+            }
+        }
+        if scope.store.is_some() {
+            let table = self.table(repo, plan)?;
+            let last: Vec<Oid> = table.governed.values().map(|entry| entry.oid).collect();
+            table.kept.extend(last);
+            table.governed.clear();
+            table.head = None;
+        }
+        if *standing == Standing::Served {
+            let served = self.store.current_position(Space::Served, &repo.coordinate())?;
+            plan.held_again.extend(served.map(|served| served.id()));
+        }
+        plan.follows.push((repo.clone(), None));
+        Ok(())
+    }
+
+    /// Served states of people who have no say in any view any more.
+    fn groundless(
+        &self,
+        identifier: &Identifier,
+        authors: &BTreeSet<PubKey>,
+        family: &Family,
+    ) -> Result<Vec<EventId>, PlanError> {
+        let mut found = Vec::new();
+        for author in authors {
+            if family.authority(author, self.rules.maintainer_rule).is_none() {
+                let state = super::views::state_of(author, identifier);
+                let served = self.store.current_position(Space::Served, &state)?;
+                found.extend(served.map(|served| served.id()));
+            }
+        }
+        Ok(found)
+    }
+
+    /// A pull request's ref is there while its event and its commit are.
+    fn proposal(
+        &self,
+        id: &EventId,
+        scopes: &[Scope],
+        plan: &mut Plan,
+    ) -> Result<(), PlanError> {
+        let served = self.store.get(Space::Served, id)?;
+        let held = self.store.get(Space::Held, id)?;
+        let is_held = served.is_none();
+        let Some(event) = served.or(held) else {
+            for scope in scopes.iter().filter(|scope| scope.store.is_some()) {
+                self.table(&scope.view.repo, plan)?.proposals.remove(id);
+            }
+            return Ok(());
+        };
+        let Ok(PullRequest { targets, tip: Some(tip), .. }) = PullRequest::parse(&event.event)
+        else {
+            return Ok(());
+        };
+        let (mut with, mut without) = (Vec::new(), Vec::new());
+        for repo in targets {
+            if !self.is_served(&repo, plan)? {
+                continue;
+            }
+            let there = self.repos.store(&repo)?.is_some_and(|store| store.is_commit(&tip));
+            let upload = uploads::find(self.store, &repo, id, &tip)?;
+            plan.claimed.push((repo.clone(), *id));
+            match upload.filter(|_| !there) {
+                Some(upload) => plan.landings.push((repo.clone(), upload.quarantine)),
+                None if there => {}
+                None => {
+                    without.push(repo);
+                    continue;
+                }
+            }
+            let entry = Entry { oid: tip, peeled: None };
+            self.table(&repo, plan)?.proposals.insert(*id, entry);
+            with.push(repo);
+        }
+        let Some(from) = with.first() else { return Ok(()) };
+        if is_held {
+            plan.releases.push(*id);
+        }
+        let copying = |to| Copying {
+            from: from.clone(),
+            to,
+            wants: BTreeSet::from([tip]),
+            proposals: BTreeSet::from([*id]),
+        };
+        plan.copies.extend(without.into_iter().map(copying));
+        Ok(())
+    }
+
+    fn is_served(&self, repo: &RepoId, plan: &Plan) -> Result<bool, PlanError> {
+        if hosted(self.store, self.rules, repo)? == Some(Hosting::Served) {
+            return Ok(true);
+        }
+        let held = self.store.current_position(Space::Held, &repo.coordinate())?;
+        Ok(held.is_some_and(|held| plan.releases.contains(&held.id())))
+    }
+
+    /// The refs of a repository as planned so far.
+    fn table<'p>(
+        &self,
+        repo: &RepoId,
+        plan: &'p mut Plan,
+    ) -> Result<&'p mut RefTable, PlanError> {
+        if !plan.aligns.contains_key(repo) {
+            let refs = self.repos.shown(repo)?.refs.clone();
+            plan.aligns.insert(repo.clone(), refs);
+        }
+        Ok(plan.aligns.entry(repo.clone()).or_default())
+    }
+
+    fn drop_what_is_so(&self, plan: &mut Plan) -> Result<(), PlanError> {
+        for repo in plan.aligns.keys().cloned().collect::<Vec<_>>() {
+            let shown = self.repos.shown(&repo)?;
+            let lands = plan.landings.iter().any(|(to, _)| *to == repo);
+            let is_so = plan.aligns.get(&repo) == Some(&shown.refs);
+            if is_so || !(shown.exists || lands) {
+                plan.aligns.remove(&repo);
+            }
+        }
+        let mut changed = Vec::new();
+        for (repo, state) in std::mem::take(&mut plan.follows) {
+            if followed(self.store, &repo)? != state {
+                changed.push((repo, state));
+            }
+        }
+        plan.follows = changed;
+        Ok(())
+    }
+}
+
+/// The state a view was last aligned with.
+pub(super) fn followed(store: &dyn Snapshot, repo: &RepoId) -> Result<Option<EventId>, StoreError> {
+    let note = store.note(Shelf::Views, &view_key(repo))?;
+    Ok(note.and_then(|note| note.as_slice().try_into().ok()).map(EventId::from_bytes))
+}
+
+pub(super) fn view_key(repo: &RepoId) -> Vec<u8> {
+    [repo.owner.as_bytes(), repo.identifier.as_str().as_bytes()].concat()
+}

@@ -1,0 +1,232 @@
+//! Carries a plan through: packs in, refs moved, events served, in that order and each step on the
+//! disk before the next. The journal names what was begun; doing it again changes nothing more.
+
+use super::admit::{Clerk, Effects};
+use super::serving::serve_released;
+use super::affected::{Affected, Intent, IntentKey};
+use super::plan::{Copying, Plan, PlanError, Planner, view_key};
+use super::uploads;
+use super::holds;
+use crate::host::Host;
+use crate::hub::Fresh;
+use grasp_core::{Kind, Time};
+use grasp_core::hold::Hold;
+use grasp_core::policy::Rules;
+use grasp_core::terms::{Term, pointing_at};
+use grasp_git::{discard, land};
+use grasp_store::{EventStore, Shelf, Space, StoreError, Transaction};
+use std::collections::BTreeMap;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SettleError {
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error("moving objects into a repository failed: {0}")]
+    Io(#[from] std::io::Error),
+    /// Only tests stop here, to see what a crash at this step leaves.
+    #[error("stopped at {0:?}")]
+    Stopped(Step),
+}
+
+impl From<StoreError> for SettleError {
+    fn from(error: StoreError) -> Self {
+        Self::Plan(error.into())
+    }
+}
+
+impl From<crate::repos::RepoError> for SettleError {
+    fn from(error: crate::repos::RepoError) -> Self {
+        Self::Plan(error.into())
+    }
+}
+
+/// The steps of a release; after each, what was done so far is on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    Journalled,
+    Landed,
+    Aligned,
+    Served,
+}
+
+/// Asked after every step whether to go on.
+pub type Checkpoint = dyn Fn(Step) -> bool + Send + Sync;
+
+/// Rounds of one settling: each release may complete something that waited for it.
+const ROUNDS_MAX: usize = 64;
+/// Waiting events looked at again for one that was released.
+const WOKEN_MAX: usize = 2_000;
+
+pub(super) struct Settler<'a, 'c> {
+    pub(super) store: &'a dyn EventStore,
+    pub(super) host: &'a Host,
+    pub(super) rules: &'a Rules,
+    pub(super) clerk: Clerk<'c>,
+    pub(super) now: Time,
+    pub(super) copies: &'a mut Vec<Copying>,
+}
+
+impl Settler<'_, '_> {
+    /// Finishes what an intent began. On an error the intent stays, and can be tried again.
+    pub(super) fn carry_through(
+        &mut self,
+        key: &IntentKey,
+        intent: &Intent,
+    ) -> Result<Vec<Fresh>, SettleError> {
+        self.reached(Step::Journalled)?;
+        for pack in &intent.packs {
+            let Some(repo) = pack.repo() else { continue };
+            land(&self.host.layout, &repo, &pack.quarantine)?;
+            self.host.repos.forget(&repo);
+            self.reached(Step::Landed)?;
+        }
+        let mut fresh = Vec::new();
+        let mut affected = intent.affected.clone();
+        for _ in 0..ROUNDS_MAX {
+            let (served, more) = self.round(key, &affected)?;
+            fresh.extend(served);
+            self.reached(Step::Served)?;
+            if more.is_empty() {
+                break;
+            }
+            affected = more;
+        }
+        for pack in &intent.packs {
+            discard(&self.host.layout, &pack.quarantine)?;
+        }
+        Ok(fresh)
+    }
+
+    /// One pass over the families; returns what is served now and what that may concern.
+    fn round(
+        &mut self,
+        key: &IntentKey,
+        affected: &Affected,
+    ) -> Result<(Vec<Fresh>, Affected), SettleError> {
+        let mut plans = Vec::new();
+        for (identifier, concern) in affected.families() {
+            let snapshot = self.store.read()?;
+            let mut planner = Planner {
+                store: &*snapshot,
+                roles: self.clerk.roles,
+                rules: self.rules,
+                repos: &self.host.repos,
+            };
+            let plan = planner.plan(&identifier, concern)?;
+            drop(snapshot);
+            self.align(&plan)?;
+            plans.push(plan);
+        }
+        self.apply(key, &plans)
+    }
+
+    fn align(&mut self, plan: &Plan) -> Result<(), SettleError> {
+        self.copies.extend(plan.copies.iter().cloned());
+        for (repo, quarantine) in &plan.landings {
+            land(&self.host.layout, repo, quarantine)?;
+            self.host.repos.forget(repo);
+            self.reached(Step::Landed)?;
+        }
+        for (repo, refs) in &plan.aligns {
+            self.host.repos.write(repo, refs.clone())?;
+            self.reached(Step::Aligned)?;
+        }
+        Ok(())
+    }
+
+    /// Serves what is whole now, in one transaction with the end of the intent.
+    fn apply(
+        &mut self,
+        key: &IntentKey,
+        plans: &[Plan],
+    ) -> Result<(Vec<Fresh>, Affected), SettleError> {
+        let mut fresh = Vec::new();
+        let (now, host, clerk) = (self.now, self.host, &mut self.clerk);
+        self.store.write(&mut |txn| {
+            fresh.clear();
+            *clerk.effects = Effects::default();
+            for plan in plans {
+                let unused = apply_one(txn, plan, now, host, &mut fresh)?;
+                clerk.effects.discards.extend(unused);
+            }
+            wake(txn, clerk, &mut fresh)?;
+            let affected = clerk.effects.affected.clone();
+            match affected.is_empty() {
+                true => Intent::done(txn, key),
+                false => Intent { affected, packs: Vec::new() }.rewrite(txn, key),
+            }
+        })?;
+        let effects = std::mem::take(self.clerk.effects);
+        for quarantine in effects.discards {
+            discard(&self.host.layout, &quarantine)?;
+        }
+        Ok((fresh, effects.affected))
+    }
+
+    fn reached(&self, step: Step) -> Result<(), SettleError> {
+        match (self.host.checkpoint)(step) {
+            true => Ok(()),
+            false => Err(SettleError::Stopped(step)),
+        }
+    }
+}
+
+fn apply_one(
+    txn: &mut dyn Transaction,
+    plan: &Plan,
+    now: Time,
+    host: &Host,
+    fresh: &mut Vec<Fresh>,
+) -> Result<Vec<String>, StoreError> {
+    for id in &plan.held_again {
+        if let Some(waits) = txn.remove(Space::Served, id)? {
+            txn.put(Space::Held, &waits.event, &waits.provenance)?;
+            holds::set(txn, id, &Hold::begin(now, host.patience))?;
+        }
+    }
+    for id in &plan.retired {
+        if let Some(gone) = txn.remove(Space::Served, id)? {
+            txn.put(Space::History, &gone.event, &gone.provenance)?;
+        }
+    }
+    for id in &plan.releases {
+        fresh.extend(serve_released(txn, id, now)?);
+    }
+    for (repo, state) in &plan.follows {
+        match state {
+            Some(id) => txn.put_note(Shelf::Views, &view_key(repo), id.as_bytes())?,
+            None => drop(txn.remove_note(Shelf::Views, &view_key(repo))?),
+        }
+    }
+    let mut unused = Vec::new();
+    for (repo, id) in &plan.claimed {
+        unused.extend(uploads::take(txn, repo, id)?);
+    }
+    Ok(unused)
+}
+
+/// Looks again at what waited for the events that are served now.
+fn wake(
+    txn: &mut dyn Transaction,
+    clerk: &mut Clerk<'_>,
+    fresh: &mut Vec<Fresh>,
+) -> Result<(), StoreError> {
+    let mut at = 0;
+    while let Some(served) = fresh.get(at) {
+        at += 1;
+        let event = served.event.clone();
+        let mut terms = pointing_at(&event.id, event.coordinate().as_ref());
+        if event.kind == Kind::ANNOUNCEMENT {
+            terms.push(Term::announces(event.d()));
+        }
+        let mut waiting = BTreeMap::new();
+        for term in terms {
+            let found = txn.newest(Space::Held, &term, WOKEN_MAX)?;
+            waiting.extend(found.into_iter().map(|it| (it.event.id, it)));
+        }
+        for held in waiting.values() {
+            fresh.extend(clerk.reconsider(txn, held)?);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,288 @@
+//! Time passes: what waited too long goes, what was interrupted is finished, what an owner left
+//! behind is given up in the end. Also the first thing after a start.
+
+use super::admit::Effects;
+use super::affected::Intent;
+use super::holds;
+use super::plan::{followed, view_key};
+use super::removal::{remove, sweep_expired, sweep_vanished};
+use super::settle::SettleError;
+use super::uploads;
+use super::views::hosted;
+use super::writer::Desk;
+use crate::host::Chore;
+use crate::hub::Fresh;
+use anyhow::Context;
+use grasp_core::hold::{Due, Hold};
+use grasp_core::{EventId, Filter, PubKey, RepoId, Time, Timestamp};
+use grasp_git::{RefTable, sweep_incoming};
+use grasp_store::{
+    Budget, Cursor, Hit, Progress, Result, Shelf, Snapshot, Space, Transaction, Want,
+};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// Holds looked at in one sweep.
+const DUE_MAX: usize = 1_000;
+/// How long an id that gave up waiting is remembered.
+const EXPIRED_FOR: Duration = Duration::from_secs(7 * 86_400);
+const EXPIRED_PRUNED_EVERY: Duration = Duration::from_secs(3_600);
+/// A clock that moves this much on its own was set by somebody.
+const JUMP_MIN: Duration = Duration::from_secs(600);
+
+/// What the last sweep saw of the clocks.
+#[derive(Debug, Default)]
+pub(super) struct Tide {
+    seen: Option<(Instant, Time)>,
+    pruned: Option<Time>,
+}
+
+impl Tide {
+    /// How far the wall clock moved by itself, if that is more than time explains.
+    fn jump(&mut self, now: Time) -> Option<i64> {
+        let at = Instant::now();
+        let (then, told) = self.seen.replace((at, now))?;
+        let passed = i64::try_from(at.duration_since(then).as_millis()).ok()?;
+        let claimed = i64::try_from(now.0).ok()? - i64::try_from(told.0).ok()?;
+        let jump = claimed - passed;
+        (u128::from(jump.unsigned_abs()) > JUMP_MIN.as_millis()).then_some(jump)
+    }
+}
+
+impl Desk<'_> {
+    pub(super) fn sweep(&mut self, tide: &mut Tide) -> Vec<Fresh> {
+        let swept = self.try_sweep(tide);
+        swept.unwrap_or_else(|error| {
+            tracing::error!(%error, "what is over could not be removed");
+            Vec::new()
+        })
+    }
+
+    fn try_sweep(&mut self, tide: &mut Tide) -> std::result::Result<Vec<Fresh>, SettleError> {
+        if let Some(jump) = tide.jump(self.now) {
+            tracing::warn!(jump_ms = jump, "the clock was set; deadlines move with it");
+            self.move_deadlines(jump)?;
+        }
+        let prune = tide.pruned.is_none_or(|at| self.now.since(at) > EXPIRED_PRUNED_EVERY);
+        if prune {
+            tide.pruned = Some(self.now);
+        }
+        let mut fresh = self.retry()?;
+        if !self.has_work()? && !prune {
+            return Ok(fresh);
+        }
+        let (writer, now) = (self.writer, self.now);
+        let mut begun = None;
+        let mut discards = Vec::new();
+        writer.store.write(&mut |txn| {
+            let mut effects = Effects::default();
+            sweep_expired(txn, now.timestamp(), now, &mut effects)?;
+            sweep_vanished(txn, now, &mut effects)?;
+            self.expire(txn, &mut effects)?;
+            let waits = |txn: &dyn Transaction, id: &EventId| txn.contains(Space::Held, id);
+            effects.discards.extend(uploads::take_expired(txn, now, waits)?);
+            if prune {
+                prune_expired(txn, now)?;
+                effects.discards.extend(self.give_up_parked(txn)?);
+            }
+            discards = effects.discards;
+            let intent = Intent { affected: effects.affected, packs: Vec::new() };
+            begun = match intent.affected.is_empty() {
+                true => None,
+                false => Some((intent.write(txn)?, intent)),
+            };
+            Ok(())
+        })?;
+        discards.into_iter().for_each(|name| writer.host.send(Chore::Discard(name)));
+        if let Some((key, intent)) = begun {
+            fresh.extend(self.carry(&key, &intent)?);
+        }
+        Ok(fresh)
+    }
+
+    fn has_work(&self) -> Result<bool> {
+        let snapshot = self.writer.store.read()?;
+        Ok(snapshot.needs_sweep(self.now.timestamp())?
+            || !holds::due(&*snapshot, self.now, 1)?.is_empty()
+            || !snapshot.notes(Shelf::Uploads, &[], 1)?.is_empty())
+    }
+
+    /// Releases that were begun and could not be finished then.
+    fn retry(&mut self) -> std::result::Result<Vec<Fresh>, SettleError> {
+        let begun = Intent::all(&*self.writer.store.read()?)?;
+        let mut fresh = Vec::new();
+        for (key, intent) in begun {
+            fresh.extend(self.carry(&key, &intent)?);
+        }
+        Ok(fresh)
+    }
+
+    /// Ends or puts to sleep what waited long enough.
+    fn expire(&self, txn: &mut dyn Transaction, effects: &mut Effects) -> Result<()> {
+        let host = &self.writer.host;
+        for id in holds::due(txn, self.now, DUE_MAX)? {
+            let header = txn.header(Space::Held, &id)?;
+            let (Some(header), Some(hold)) = (header, holds::of(txn, &id)?) else {
+                holds::end(txn, &id)?;
+                continue;
+            };
+            if host.in_flight.contains(&id) {
+                holds::set(txn, &id, &hold.extended(self.now, host.patience))?;
+                continue;
+            }
+            match hold.due(header.kind, self.now, host.patience) {
+                Due::NotYet => {}
+                Due::Sleep(asleep) => holds::set(txn, &id, &asleep)?,
+                Due::Expire => {
+                    tracing::info!(%id, kind = header.kind.0, "gave up waiting for git data");
+                    remove(txn, Space::Held, &id, self.now, effects)?;
+                    txn.put_note(Shelf::Expired, id.as_bytes(), &self.now.0.to_be_bytes())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Repositories whose owners left long ago; returns the quarantines their data was moved to.
+    fn give_up_parked(&self, txn: &mut dyn Transaction) -> Result<Vec<String>> {
+        let host = &self.writer.host;
+        let mut gone = Vec::new();
+        for (key, note) in txn.notes(Shelf::Parked, &[], usize::MAX)? {
+            let since = note.as_slice().try_into().map_or(0, u64::from_be_bytes);
+            let Some(repo) = read_view_key(&key) else { continue };
+            if hosted(txn, &self.writer.rules, &repo)?.is_some() {
+                txn.remove_note(Shelf::Parked, &key)?;
+            } else if self.now.since(Time(since)) >= host.retention {
+                tracing::info!(%repo, "the data of an owner who left is given up");
+                gone.extend(host.set_aside(&repo).unwrap_or_else(|error| {
+                    tracing::error!(%repo, %error, "a repository could not be removed");
+                    None
+                }));
+                host.repos.forget(&repo);
+                txn.remove_note(Shelf::Parked, &key)?;
+                txn.remove_note(Shelf::Views, &view_key(&repo))?;
+            }
+        }
+        Ok(gone)
+    }
+
+    fn move_deadlines(&self, jump_ms: i64) -> Result<()> {
+        let patience = self.writer.host.patience;
+        self.writer.store.write(&mut |txn| {
+            for (id, hold) in holds::all(txn)? {
+                let deadline = Time(hold.deadline.0.saturating_add_signed(jump_ms));
+                holds::set(txn, &id, &Hold { deadline, ..hold }.clamped(self.now, patience))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Brings one repository in line, because something looked wrong with it.
+    pub(super) fn look_after(&mut self, repo: &RepoId) -> Vec<Fresh> {
+        self.writer.host.repos.forget(repo);
+        let mut intent = Intent::default();
+        intent.affected.repo(repo);
+        self.begin_and_carry(&intent).unwrap_or_else(|error| {
+            tracing::error!(%repo, %error, "a repository could not be brought in line");
+            Vec::new()
+        })
+    }
+
+    /// After a start, before anybody is let in: finish the journal, drop what was half done.
+    pub(super) fn recover(&mut self) -> anyhow::Result<()> {
+        let layout = &self.writer.host.layout;
+        let store = &self.writer.store;
+        let begun = Intent::all(&*store.read()?)?;
+        for (key, intent) in &begun {
+            self.unlock(intent)?;
+            self.carry(key, intent).context("finishing what a crash interrupted")?;
+        }
+        if !begun.is_empty() {
+            tracing::info!(count = begun.len(), "finished what was interrupted");
+        }
+        let keep: BTreeSet<String> =
+            uploads::quarantines_of(&*store.read()?)?.into_iter().collect();
+        sweep_incoming(layout, &keep).context("removing half-received data")?;
+        self.give_deadlines()?;
+        self.report_strangers()
+    }
+
+    /// We are alone in these directories: a lock is what the crash left.
+    fn unlock(&self, intent: &Intent) -> anyhow::Result<()> {
+        let snapshot = self.writer.store.read()?;
+        let host = &self.writer.host;
+        for (identifier, concern) in intent.affected.families() {
+            for owner in self.owners(&*snapshot, &identifier, &concern.keys)? {
+                let repo = RepoId { owner, identifier: identifier.clone() };
+                RefTable::clear_locks(&host.layout.repository(&repo))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn owners(
+        &self,
+        store: &dyn Snapshot,
+        identifier: &grasp_core::Identifier,
+        around: &BTreeSet<PubKey>,
+    ) -> Result<Vec<PubKey>> {
+        let mut roles = super::roles::RoleCache::default();
+        let around = around.iter().copied();
+        let family = super::gather::family(store, &mut roles, around, identifier.as_str())?;
+        Ok(family.keys().to_vec())
+    }
+
+    /// Everything held has a deadline, and none is further away than it could be.
+    fn give_deadlines(&self) -> anyhow::Result<()> {
+        let (now, patience) = (self.now, self.writer.host.patience);
+        let held = ids_in(&*self.writer.store.read()?, Space::Held)?;
+        self.writer.store.write(&mut |txn| {
+            for id in &held {
+                let hold = holds::of(txn, id)?.unwrap_or_else(|| Hold::begin(now, patience));
+                holds::set(txn, id, &hold.clamped(now, patience))?;
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Directories that belong to no announcement are left alone, and said to be there.
+    fn report_strangers(&self) -> anyhow::Result<()> {
+        let snapshot = self.writer.store.read()?;
+        for repo in self.writer.host.layout.repositories()? {
+            let known = hosted(&*snapshot, &self.writer.rules, &repo)?.is_some()
+                || snapshot.note(Shelf::Parked, &view_key(&repo))?.is_some()
+                || followed(&*snapshot, &repo)?.is_some();
+            if !known {
+                tracing::warn!(%repo, "a repository directory without an announcement is kept");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn prune_expired(txn: &mut dyn Transaction, now: Time) -> Result<()> {
+    for (key, note) in txn.notes(Shelf::Expired, &[], usize::MAX)? {
+        let at = note.as_slice().try_into().map_or(0, u64::from_be_bytes);
+        if now.since(Time(at)) > EXPIRED_FOR {
+            txn.remove_note(Shelf::Expired, &key)?;
+        }
+    }
+    Ok(())
+}
+
+fn ids_in(store: &dyn Snapshot, space: Space) -> Result<Vec<EventId>> {
+    let everything = [Filter::default()].into();
+    let mut cursor = Cursor::new(everything, Want::Positions, u64::MAX, Timestamp(u64::MAX));
+    let mut ids = Vec::new();
+    let mut sink = |hit: Hit<'_>| ids.push(hit.position.id());
+    let mut page = Budget { steps: u64::MAX, bytes: usize::MAX };
+    while store.advance(space, &mut cursor, &mut page, &mut sink)? == Progress::Paused {}
+    Ok(ids)
+}
+
+fn read_view_key(key: &[u8]) -> Option<RepoId> {
+    let (owner, identifier) = key.split_first_chunk::<32>()?;
+    let identifier = std::str::from_utf8(identifier).ok()?.parse().ok()?;
+    Some(RepoId { owner: PubKey::from_bytes(*owner), identifier })
+}

@@ -1,0 +1,164 @@
+//! A push outside the writer: may it begin, and what else has to be ready when it ends. Looks at a
+//! snapshot, so every answer here is asked for again by the writer before anything moves.
+
+use crate::host::PushGuard;
+use crate::ingest::{Delivery, Outcome, Preview, may_upload, others_in_need, preview};
+use crate::node::Node;
+use grasp_core::RepoId;
+use grasp_core::push::{Command, Decision, Grant};
+use grasp_git::{PushHead, Quarantine, Received, copy};
+use grasp_relay::IpKey;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub enum Permit {
+    /// Everything asked for is already so.
+    Unchanged,
+    Allowed(Allowed),
+    Refused {
+        reason: String,
+        advice: String,
+    },
+}
+
+#[derive(Debug)]
+pub struct Allowed {
+    /// Nobody has signed for it yet, so the smaller limits hold.
+    pub unclaimed: bool,
+    grant: Grant,
+    guard: PushGuard,
+}
+
+impl Permit {
+    fn refused(reason: &str, advice: impl Into<String>) -> Self {
+        Self::Refused { reason: reason.to_owned(), advice: advice.into() }
+    }
+}
+
+/// May this push begin? If so, what it is for waits for the full time again.
+pub async fn permit(node: &Arc<Node>, repo: &RepoId, commands: &[Command], ip: IpKey) -> Permit {
+    let (repo, commands) = (repo.clone(), commands.to_vec());
+    let (host, rules) = (Arc::clone(&node.host), Arc::clone(&node.rules));
+    let seen = {
+        let repo = repo.clone();
+        node.readers.ask(move |store| preview(store, &rules, &host.repos, &repo, &commands))
+    };
+    let Preview { decision, waiting } = match seen.await {
+        Ok(Ok(Some(seen))) => seen,
+        Ok(Ok(None)) => {
+            return Permit::refused("repository not found", "the repository is not hosted here");
+        }
+        Ok(Err(_)) | Err(_) => {
+            return Permit::refused("internal error", "the server could not look; try again");
+        }
+    };
+    let grant = match decision {
+        Decision::Unchanged => return Permit::Unchanged,
+        Decision::Deny(denial) => return Permit::refused(&denial.to_string(), denial.advice()),
+        Decision::Allow(grant) => grant,
+    };
+    if let Some(why) = no_space(node) {
+        return Permit::refused("the server's disk is full", why);
+    }
+    let unclaimed = !grant.unclaimed.is_empty();
+    if unclaimed && let Some(why) = no_room(node, &repo, ip).await {
+        return Permit::refused("too much is waiting", why);
+    }
+    let guard = node.host.in_flight.begin(waiting.clone());
+    if !waiting.is_empty() {
+        node.ingest.extend(waiting).await;
+    }
+    Permit::Allowed(Allowed { unclaimed, grant, guard })
+}
+
+fn no_space(node: &Node) -> Option<String> {
+    let free = node.host.free_bytes()?;
+    (free < node.host.free_bytes_min).then(|| {
+        format!("only {free} bytes are free on this server; tell its operator, and try later")
+    })
+}
+
+async fn no_room(node: &Arc<Node>, repo: &RepoId, ip: IpKey) -> Option<String> {
+    let taken = node.budgets.lock().take_upload(ip, node.clock.now());
+    if let Err(why) = taken {
+        return Some(why.to_string());
+    }
+    let (repo, from, limits) = (repo.clone(), word(node, ip), node.host.uploads);
+    let asked = node.readers.ask(move |store| may_upload(store, &repo, &from, &limits));
+    match asked.await {
+        Ok(Ok(refusal)) => refusal.map(str::to_owned),
+        _ => Some("the server could not look; try again".to_owned()),
+    }
+}
+
+/// Who it is, for counting; nobody in particular if nothing is counted.
+fn word(node: &Node, ip: IpKey) -> String {
+    if node.budgets.lock().counts(ip) { format!("{ip:?}") } else { String::new() }
+}
+
+/// Ends a push: refs, events and subscribers have it when this returns, or nothing has happened.
+pub async fn deliver(
+    node: &Arc<Node>,
+    repo: &RepoId,
+    head: &PushHead,
+    quarantine: Quarantine,
+    received: Received,
+    ip: IpKey,
+    allowed: Allowed,
+) -> Outcome {
+    let Allowed { grant, guard, .. } = allowed;
+    let others = copies(node, repo, &quarantine, &grant).await;
+    let delivery = Delivery {
+        repo: repo.clone(),
+        commands: head.commands.clone(),
+        quarantine,
+        bytes: received.disk_bytes,
+        others,
+        from: word(node, ip),
+    };
+    let outcome = node.ingest.land(delivery).await;
+    drop(guard);
+    outcome
+}
+
+/// Other owners' repositories that will follow the same state and lack some of its objects. What
+/// cannot be copied now is copied later: it holds nobody up.
+async fn copies(
+    node: &Arc<Node>,
+    repo: &RepoId,
+    quarantine: &Quarantine,
+    grant: &Grant,
+) -> Vec<(RepoId, Quarantine)> {
+    let Some(state) = grant.state else { return Vec::new() };
+    let (host, rules, source) = (Arc::clone(&node.host), Arc::clone(&node.rules), repo.clone());
+    let asked =
+        node.readers.ask(move |store| others_in_need(store, &rules, &host.repos, &source, &state));
+    let Ok(Ok(needs)) = asked.await else { return Vec::new() };
+    let mut copies = Vec::new();
+    for need in needs {
+        match copy_for(node, quarantine, &need.repo, &need.wants, &need.has).await {
+            Ok(copied) => copies.push((need.repo, copied)),
+            Err(error) => tracing::warn!(repo = %need.repo, %error, "objects are copied later"),
+        }
+    }
+    copies
+}
+
+async fn copy_for(
+    node: &Arc<Node>,
+    from: &Quarantine,
+    to: &RepoId,
+    wants: &BTreeSet<grasp_core::Oid>,
+    has: &BTreeSet<grasp_core::Oid>,
+) -> anyhow::Result<Quarantine> {
+    let into = open_quarantine(node, to).await?;
+    copy(&node.host.git, from.path(), &into, wants, has, &node.host.pack).await?;
+    Ok(into)
+}
+
+/// A quarantine for one repository, made off the network threads.
+pub async fn open_quarantine(node: &Arc<Node>, repo: &RepoId) -> anyhow::Result<Quarantine> {
+    let (host, repo) = (Arc::clone(&node.host), repo.clone());
+    Ok(tokio::task::spawn_blocking(move || Quarantine::open(&host.layout, &repo)).await??)
+}

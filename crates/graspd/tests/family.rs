@@ -1,0 +1,132 @@
+//! Several owners of one project on one server: what one of them pushes, all of them show.
+#![allow(clippy::unwrap_used, reason = "the lints' exception for tests misses their helpers")]
+
+mod common;
+
+use common::hosted::{DOMAIN, Hosted, MAIN, PURGATORY, assert_refused, refs};
+use common::{THEN, alice, bob};
+use grasp_testkit::{Git, Repository, WorkTree, until};
+
+const RULES: [&str; 2] = ["listed", "confirmed"];
+
+/// The project as bob has it.
+fn twin() -> Repository {
+    Repository::new(bob(), "acme")
+}
+
+#[tokio::test]
+async fn a_push_to_one_owner_moves_the_others_before_it_returns() {
+    for rule in RULES {
+        let mut hosted = Hosted::announced(&Git::any(), &[("NGIT_MAINTAINER_RULE", rule)]).await;
+        let owner = hosted.acme.owner.clone();
+        let own = hosted.acme.announcement_naming(DOMAIN, THEN + 1, &[&bob()]);
+        let bobs = twin().announcement_naming(DOMAIN, THEN + 1, &[&owner]);
+        for announcement in [&own, &bobs] {
+            assert_eq!(hosted.client.publishes(announcement).await.text, PURGATORY);
+        }
+        let there = twin().clone_url(&hosted.server.address);
+        let tip = hosted.tree.commit("README", "hello").await;
+        let state = hosted.signs(&[(MAIN, tip)]).await;
+        hosted.pushes(&["main"]).await.expect("to one owner's address");
+        for event in [&own, &bobs, &state] {
+            assert!(hosted.serves(event).await, "{rule}: kind {}", event.kind.0);
+        }
+        assert_eq!(hosted.shown_at(&there).await, refs(&[(MAIN, tip)]), "{rule}");
+        let copy = WorkTree::clone(&Git::any(), &there, &[]).await;
+        assert_eq!(copy.read("README"), "hello");
+
+        let next = copy.commit("README", "by bob").await;
+        let state = twin().state(&bob(), THEN + 500, &[(MAIN, &next.to_hex())], Some("main"));
+        assert_eq!(hosted.client.publishes(&state).await.text, PURGATORY);
+        copy.push(&there, &["main"]).await.expect("to the other's");
+        assert_eq!(hosted.shown().await, refs(&[(MAIN, next)]), "{rule}");
+        let copy = WorkTree::clone(&Git::any(), &hosted.url(), &[]).await;
+        assert_eq!(copy.read("README"), "by bob");
+    }
+}
+
+#[tokio::test]
+async fn a_new_maintainers_repository_is_filled_from_what_is_here() {
+    for rule in RULES {
+        let (mut hosted, first) =
+            Hosted::published(&Git::any(), &[("NGIT_MAINTAINER_RULE", rule)]).await;
+        let invites = hosted.acme.announcement_naming(DOMAIN, THEN + 1, &[&bob()]);
+        assert!(hosted.client.publishes(&invites).await.ok);
+        let accepts = twin().announcement_naming(DOMAIN, THEN + 2, &[&hosted.acme.owner]);
+        assert!(hosted.client.publishes(&accepts).await.ok);
+        let there = twin().clone_url(&hosted.server.address);
+        until("the twin is filled", || async {
+            hosted.shown_at(&there).await == refs(&[(MAIN, first)])
+        })
+        .await;
+        assert!(hosted.serves(&accepts).await && hosted.serves(&invites).await, "{rule}");
+        let copy = WorkTree::clone(&Git::any(), &there, &[]).await;
+        assert_eq!(copy.read("README"), "hello");
+    }
+}
+
+#[tokio::test]
+async fn who_is_only_listed_signs_under_one_rule_and_not_under_the_other() {
+    for rule in RULES {
+        let (mut hosted, first) =
+            Hosted::published(&Git::any(), &[("NGIT_MAINTAINER_RULE", rule)]).await;
+        let invites = hosted.acme.announcement_naming(DOMAIN, THEN + 1, &[&bob()]);
+        assert!(hosted.client.publishes(&invites).await.ok);
+        let second = hosted.tree.commit("README", "second").await;
+        let state = hosted.acme.state(&bob(), THEN + 500, &[(MAIN, &second.to_hex())], Some("main"));
+        let answer = hosted.client.publishes(&state).await;
+        let push = hosted.pushes(&["main"]).await;
+        if rule == "listed" {
+            assert_eq!(answer.text, PURGATORY);
+            push.expect("bob's word counts");
+            assert_eq!(hosted.shown().await, refs(&[(MAIN, second)]));
+        } else {
+            assert!(answer.refused("restricted:"), "{answer:?}");
+            assert_refused(&push, "publish a state event (kind 30618) by a maintainer");
+            assert_eq!(hosted.shown().await, refs(&[(MAIN, first)]));
+        }
+    }
+}
+
+#[tokio::test]
+async fn strangers_with_the_same_name_share_nothing() {
+    let (mut hosted, first) = Hosted::published(&Git::any(), &[]).await;
+    let namesake = Repository::new(alice(), "acme");
+    let announcement = namesake.announcement_listing(DOMAIN, THEN);
+    assert_eq!(hosted.client.publishes(&announcement).await.text, PURGATORY);
+    let state = namesake.state(&alice(), THEN + 500, &[(MAIN, &first.to_hex())], Some("main"));
+    assert_eq!(hosted.client.publishes(&state).await.text, PURGATORY, "her data is not here");
+    let there = namesake.clone_url(&hosted.server.address);
+    assert_eq!(hosted.shown_at(&there).await, refs(&[]));
+    hosted.tree.push(&there, &["main"]).await.expect("her own copy");
+    let own = WorkTree::init(&Git::any()).await;
+    let other = own.commit("README", "something else").await;
+    let state = namesake.state(&alice(), THEN + 600, &[(MAIN, &other.to_hex())], Some("main"));
+    assert_eq!(hosted.client.publishes(&state).await.text, PURGATORY);
+    own.push(&there, &["+HEAD:main"]).await.expect("and on her own way");
+    assert_eq!(hosted.shown().await, refs(&[(MAIN, first)]));
+    assert_eq!(hosted.shown_at(&there).await, refs(&[(MAIN, other)]));
+}
+
+#[tokio::test]
+async fn when_one_owner_leaves_the_others_stay() {
+    let (mut hosted, _) = Hosted::published(&Git::any(), &[]).await;
+    let owner = hosted.acme.owner.clone();
+    let own = hosted.acme.announcement_naming(DOMAIN, THEN + 1, &[&bob()]);
+    let bobs = twin().announcement_naming(DOMAIN, THEN + 2, &[&owner]);
+    for announcement in [&own, &bobs] {
+        assert!(hosted.client.publishes(announcement).await.ok);
+    }
+    let there = twin().clone_url(&hosted.server.address);
+    let next = hosted.tree.commit("README", "both agree").await;
+    let state = twin().state(&bob(), THEN + 500, &[(MAIN, &next.to_hex())], Some("main"));
+    assert_eq!(hosted.client.publishes(&state).await.text, PURGATORY);
+    hosted.pushes(&["main"]).await.expect("bob's state at the owner's address");
+    assert_eq!(hosted.shown_at(&there).await, refs(&[(MAIN, next)]));
+    let leaves = hosted.acme.announcement_listing("elsewhere.example", THEN + 50);
+    assert!(hosted.client.publishes(&leaves).await.ok);
+    assert_eq!(hosted.info_refs().await, 404);
+    assert_eq!(hosted.shown_at(&there).await, refs(&[(MAIN, next)]));
+    assert!(hosted.serves(&state).await && hosted.serves(&bobs).await);
+    assert!(!hosted.serves(&own).await);
+}

@@ -1,0 +1,235 @@
+//! Pull requests and their commits below `refs/nostr/`, whichever of the two comes first.
+#![allow(clippy::unwrap_used, reason = "the lints' exception for tests misses their helpers")]
+
+mod common;
+
+use common::hosted::{DOMAIN, Hosted, MAIN, PURGATORY, assert_refused, refs};
+use common::{THEN, alice, bob, deletion};
+use grasp_core::{Kind, Oid, VerifiedEvent};
+use grasp_testkit::{Draft, Git, Ran, Repository, WorkTree, until};
+
+const LATER: u64 = THEN + 1_000;
+
+/// A served repository, and a contributor's commit that only she has.
+struct Offer {
+    hosted: Hosted,
+    first: Oid,
+    copy: WorkTree,
+    tip: Oid,
+}
+
+impl Offer {
+    async fn made(git: &Git, settings: &[(&str, &str)]) -> Self {
+        let (hosted, first) = Hosted::published(git, settings).await;
+        let copy = WorkTree::clone(git, &hosted.url(), &[]).await;
+        let tip = copy.commit("README", "better").await;
+        Self { hosted, first, copy, tip }
+    }
+
+    fn proposes(&self, tip: &Oid) -> VerifiedEvent {
+        self.hosted.acme.pull_request(&alice(), LATER, tip)
+    }
+
+    async fn pushes(&self, tip: &Oid, event: &VerifiedEvent) -> Ran {
+        self.copy.push(&self.hosted.url(), &[&format!("{tip}:{}", place(event))]).await
+    }
+
+    /// Can a stranger get the commit, by its id or by the ref?
+    async fn is_fetchable(&self, tip: &Oid, event: &VerifiedEvent) -> bool {
+        let mut found = Vec::new();
+        for protocol in [0, 2] {
+            let stranger = WorkTree::init(&Git::any().speaking(protocol)).await;
+            found.push(stranger.fetch(&self.hosted.url(), &[&tip.to_hex()]).await.ok);
+            let stranger = WorkTree::init(&Git::any().speaking(protocol)).await;
+            found.push(stranger.fetch(&self.hosted.url(), &[&place(event)]).await.ok);
+        }
+        assert!(found.iter().all(|it| *it == found[0]), "neither or both: {found:?}");
+        found[0]
+    }
+
+    /// Is the commit among the objects of the repository itself?
+    async fn is_inside(&self, tip: &Oid) -> bool {
+        let directory = self.hosted.directory().display().to_string();
+        self.copy.tries(&["--git-dir", &directory, "cat-file", "-e", &tip.to_hex()]).await.ok
+    }
+
+    async fn shows(&self, tip: &Oid, event: &VerifiedEvent) -> bool {
+        self.hosted.shown().await == refs(&[(MAIN, self.first), (&place(event), *tip)])
+    }
+}
+
+fn place(event: &VerifiedEvent) -> String {
+    format!("refs/nostr/{}", event.id)
+}
+
+#[tokio::test]
+async fn a_commit_pushed_before_its_event_is_kept_apart_until_that_comes() {
+    for git in Git::all() {
+        let mut it = Offer::made(&git, &[]).await;
+        let event = it.proposes(&it.tip);
+        it.pushes(&it.tip, &event).await.expect("before the event");
+        assert!(!it.is_fetchable(&it.tip, &event).await);
+        assert!(!it.is_inside(&it.tip).await);
+        it.pushes(&it.tip, &event).await.expect("again");
+        it.hosted.crashes().await;
+
+        let answer = it.hosted.client.publishes(&event).await;
+        assert!(answer.accepted(), "everything is here: {answer:?}");
+        assert!(it.hosted.serves(&event).await);
+        assert!(it.shows(&it.tip, &event).await);
+        assert!(it.is_fetchable(&it.tip, &event).await);
+        assert!(it.is_inside(&it.tip).await);
+        let incoming = it.hosted.server.data_path().join("git/.graspd/incoming");
+        assert_eq!(std::fs::read_dir(incoming).unwrap().count(), 0, "nothing is left apart");
+    }
+}
+
+#[tokio::test]
+async fn an_event_with_another_commit_sends_the_upload_away_and_waits() {
+    let mut it = Offer::made(&Git::any(), &[]).await;
+    let other = it.copy.commit("README", "other").await;
+    let event = it.proposes(&other);
+    it.pushes(&it.tip, &event).await.expect("before the event");
+    let answer = it.hosted.client.publishes(&event).await;
+    assert_eq!(answer.text, PURGATORY);
+    assert!(!it.hosted.serves(&event).await);
+    let incoming = it.hosted.server.data_path().join("git/.graspd/incoming");
+    until("the upload is gone", || async {
+        std::fs::read_dir(&incoming).unwrap().count() == 0
+    })
+    .await;
+    assert_refused(&it.pushes(&it.tip, &event).await, "the pull request names another commit");
+    it.pushes(&other, &event).await.expect("the right commit");
+    assert!(it.hosted.serves(&event).await);
+    assert!(it.shows(&other, &event).await);
+}
+
+#[tokio::test]
+async fn an_event_first_waits_for_exactly_its_commit() {
+    for kind in [Kind::PULL_REQUEST, Kind::PULL_REQUEST_UPDATE] {
+        let mut it = Offer::made(&Git::any(), &[]).await;
+        let draft = Draft::new(kind, LATER).tag(&["a", &it.hosted.acme.coordinate()]);
+        let event = alice().signs(draft.tag(&["c", &it.tip.to_hex()]));
+        assert_eq!(it.hosted.client.publishes(&event).await.text, PURGATORY);
+        let push = it.pushes(&it.first, &event).await;
+        assert_refused(&push, &format!("proposes {}", it.tip));
+        it.hosted.crashes().await;
+        it.pushes(&it.tip, &event).await.expect("the right commit");
+        assert!(it.hosted.serves(&event).await);
+        assert!(it.is_fetchable(&it.tip, &event).await);
+        assert_refused(&it.pushes(&it.first, &event).await, "names another commit");
+        it.pushes(&it.tip, &event).await.expect("again");
+        assert!(it.shows(&it.tip, &event).await);
+    }
+}
+
+#[tokio::test]
+async fn a_commit_that_is_here_already_needs_no_push() {
+    let mut it = Offer::made(&Git::any(), &[]).await;
+    let event = it.proposes(&it.first);
+    let answer = it.hosted.client.publishes(&event).await;
+    assert!(answer.accepted(), "{answer:?}");
+    assert!(it.shows(&it.first, &event).await);
+}
+
+#[tokio::test]
+async fn the_ref_goes_with_the_event_and_not_by_a_push() {
+    let mut it = Offer::made(&Git::any(), &[]).await;
+    let event = it.proposes(&it.tip);
+    it.pushes(&it.tip, &event).await.expect("before the event");
+    assert!(it.hosted.client.publishes(&event).await.accepted());
+    let push = it.copy.push(&it.hosted.url(), &[&format!(":{}", place(&event))]).await;
+    assert_refused(&push, "publish a deletion (kind 5) of the event");
+    assert!(it.shows(&it.tip, &event).await);
+    let request = deletion(&alice(), LATER + 1, &[&event]);
+    assert!(it.hosted.client.publishes(&request).await.accepted());
+    assert_eq!(it.hosted.shown().await, refs(&[(MAIN, it.first)]));
+    assert!(!it.is_fetchable(&it.tip, &event).await);
+    let push = it.copy.push(&it.hosted.url(), &[&format!(":{}", place(&event))]).await;
+    push.expect("what is gone may be deleted");
+}
+
+#[tokio::test]
+async fn two_uploads_for_one_event_lie_side_by_side_until_it_picks_one() {
+    let mut it = Offer::made(&Git::any(), &[]).await;
+    let other = it.copy.commit("README", "other").await;
+    let event = it.proposes(&it.tip);
+    it.pushes(&it.tip, &event).await.expect("the one");
+    it.pushes(&other, &event).await.expect("somebody else's");
+    assert!(it.hosted.client.publishes(&event).await.accepted());
+    assert!(it.shows(&it.tip, &event).await);
+    assert!(!it.is_inside(&other).await);
+}
+
+#[tokio::test]
+async fn what_nobody_signed_for_is_pushed_on_its_own() {
+    let mut it = Offer::made(&Git::any(), &[]).await;
+    let event = it.proposes(&it.tip);
+    it.hosted.signs(&[(MAIN, it.tip)]).await;
+    let both = [format!("{}:{MAIN}", it.tip), format!("{}:{}", it.tip, place(&event))];
+    let both: Vec<&str> = both.iter().map(String::as_str).collect();
+    let push = it.copy.push(&it.hosted.url(), &both).await;
+    assert_refused(&push, "push refs/nostr/<event id> in a push of its own");
+    assert_eq!(it.hosted.shown().await, refs(&[(MAIN, it.first)]));
+    assert_eq!(it.hosted.client.publishes(&event).await.text, PURGATORY);
+    it.copy.push(&it.hosted.url(), &both).await.expect("both are signed for now");
+    assert_eq!(it.hosted.shown().await, refs(&[(MAIN, it.tip), (&place(&event), it.tip)]));
+    assert!(it.hosted.serves(&event).await);
+}
+
+#[tokio::test]
+async fn an_event_that_is_no_pull_request_here_has_no_ref() {
+    let mut it = Offer::made(&Git::any(), &[]).await;
+    let issue = it.hosted.acme.issue(&alice(), LATER, "no commit");
+    assert!(it.hosted.client.publishes(&issue).await.accepted());
+    assert_refused(&it.pushes(&it.tip, &issue).await, "the event of that id is no pull request");
+    let elsewhere = Repository::new(bob(), "elsewhere");
+    let announcement = elsewhere.announcement_listing(DOMAIN, THEN);
+    assert_eq!(it.hosted.client.publishes(&announcement).await.text, PURGATORY);
+    let event = elsewhere.pull_request(&alice(), LATER, &it.tip);
+    assert_eq!(it.hosted.client.publishes(&event).await.text, PURGATORY);
+    assert_refused(&it.pushes(&it.tip, &event).await, "the pull request is for another repository");
+}
+
+#[tokio::test]
+async fn a_pull_request_for_a_held_repository_comes_out_with_it() {
+    for event_first in [true, false] {
+        let mut hosted = Hosted::announced(&Git::any(), &[]).await;
+        let first = hosted.tree.commit("README", "hello").await;
+        let tip = hosted.tree.commit("README", "better").await;
+        let event = hosted.acme.pull_request(&alice(), LATER, &tip);
+        let proposal = format!("{tip}:{}", place(&event));
+        if event_first {
+            assert_eq!(hosted.client.publishes(&event).await.text, PURGATORY);
+            hosted.pushes(&[&proposal]).await.expect("to a held repository");
+        } else {
+            hosted.pushes(&[&proposal]).await.expect("to a held repository");
+            assert_eq!(hosted.client.publishes(&event).await.text, PURGATORY);
+        }
+        assert!(!hosted.serves(&event).await);
+        assert!(!hosted.serves(&hosted.announcement.clone()).await, "it takes a state for that");
+        hosted.signs(&[(MAIN, first)]).await;
+        hosted.pushes(&[&format!("{first}:{MAIN}")]).await.expect("the signed state");
+        assert!(hosted.serves(&event).await, "event first: {event_first}");
+        assert_eq!(hosted.shown().await, refs(&[(MAIN, first), (&place(&event), tip)]));
+    }
+}
+
+#[tokio::test]
+async fn uploads_without_an_event_are_few_and_do_not_stay() {
+    let settings =
+        [("NGIT_GIT_UNCLAIMED_SECS", "1"), ("NGIT_GIT_MAX_UNCLAIMED_PER_REPOSITORY", "1")];
+    let mut it = Offer::made(&Git::any(), &settings).await;
+    let event = it.proposes(&it.tip);
+    it.pushes(&it.tip, &event).await.expect("the first");
+    let second = it.hosted.acme.pull_request(&bob(), LATER, &it.tip);
+    let push = it.pushes(&it.tip, &second).await;
+    if !push.ok {
+        assert_refused(&push, "too many unpublished pull requests");
+    }
+    let incoming = it.hosted.server.data_path().join("git/.graspd/incoming");
+    until("uploads go", || async { std::fs::read_dir(&incoming).unwrap().count() == 0 }).await;
+    assert_eq!(it.hosted.client.publishes(&event).await.text, PURGATORY);
+    it.pushes(&it.tip, &event).await.expect("once more, for its event");
+    assert!(it.hosted.serves(&event).await);
+}
