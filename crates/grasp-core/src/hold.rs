@@ -77,7 +77,8 @@ impl Hold {
 mod tests {
     use super::*;
 
-    const P: Patience = Patience { awake: Duration::from_millis(100), asleep: Duration::from_secs(1) };
+    const P: Patience =
+        Patience { awake: Duration::from_millis(100), asleep: Duration::from_secs(1) };
 
     #[test]
     fn an_announcement_sleeps_before_it_goes_and_everything_else_just_goes() {

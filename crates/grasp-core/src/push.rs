@@ -148,12 +148,7 @@ fn change(
     Ok(())
 }
 
-fn propose(
-    grant: &mut Grant,
-    id: EventId,
-    command: &Command,
-    scene: &Scene,
-) -> Result<(), Denial> {
+fn propose(grant: &mut Grant, id: EventId, command: &Command, scene: &Scene) -> Result<(), Denial> {
     let current = scene.proposals.get(&id).copied();
     let Some(tip) = command.new else {
         return if current.is_none() { Ok(()) } else { Err(Denial::ProposalDeleted) };
@@ -179,8 +174,7 @@ fn propose(
 /// repository that lost something; older ones that wait may not take it back.
 fn leading_to(after: &BTreeMap<RefName, Oid>, scene: &Scene) -> Result<EventId, Denial> {
     let governing = scene.governing.as_ref();
-    let newer =
-        |it: &&Candidate| governing.is_none_or(|governing| it.rank.beats(&governing.rank));
+    let newer = |it: &&Candidate| governing.is_none_or(|governing| it.rank.beats(&governing.rank));
     let open = || scene.held.iter().filter(newer).chain(governing);
     let fits = |it: &&Candidate| it.state.satisfiable && it.state.refs == *after;
     let prefer = |best: &'_ Candidate, it: &'_ Candidate| it.rank.beats(&best.rank);
@@ -212,7 +206,10 @@ pub struct Difference {
 }
 
 impl Difference {
-    pub fn between(pushed: &BTreeMap<RefName, Oid>, signed: &BTreeMap<RefName, Oid>) -> Option<Self> {
+    pub fn between(
+        pushed: &BTreeMap<RefName, Oid>,
+        signed: &BTreeMap<RefName, Oid>,
+    ) -> Option<Self> {
         let names = pushed.keys().chain(signed.keys());
         let differing = names.filter(|name| pushed.get(*name) != signed.get(*name));
         differing.min().map(|name| Self {
@@ -288,7 +285,9 @@ impl Denial {
                  publish a deletion (kind 5) of the event"
                 .to_owned(),
             Self::WrongTip { id, expected: Some(tip) } => {
-                format!("the pull request {id} proposes {tip}: push that commit, or publish an update")
+                format!(
+                    "the pull request {id} proposes {tip}: push that commit, or publish an update"
+                )
             }
             Self::WrongTip { id, expected: None } => {
                 format!("the pull request {id} names no commit git could have: publish a new one")

@@ -113,7 +113,11 @@ fn what_is_already_so_succeeds_whatever_the_client_believed() {
         moves("heads/gone", None, None),
         moves("heads/gone", Some(3), None),
     ] {
-        assert_eq!(authorise(std::slice::from_ref(&command), &scene), Decision::Unchanged, "{command:?}");
+        assert_eq!(
+            authorise(std::slice::from_ref(&command), &scene),
+            Decision::Unchanged,
+            "{command:?}"
+        );
     }
 }
 
@@ -170,7 +174,12 @@ fn a_state_that_git_cannot_have_allows_nothing() {
 fn places_that_are_nobodys_are_refused_even_beside_a_good_push() {
     let scene = Scene { held: vec![state(9, 5, &[("heads/main", 1)])], ..Scene::default() };
     for place in ["refs/foo/x", "HEAD", "refs/nostr/123", "refs/internal/x", "refs/heads/a..b"] {
-        let foreign = Command { target: Target::parse(place), name: place.into(), old: None, new: Some(oid(1)) };
+        let foreign = Command {
+            target: Target::parse(place),
+            name: place.into(),
+            old: None,
+            new: Some(oid(1)),
+        };
         assert_eq!(foreign.target, None, "{place}");
         let denial = denied(&[moves("heads/main", None, Some(1)), foreign], &scene);
         assert_eq!(denial, Denial::ForeignRef(place.into()));
@@ -214,7 +223,11 @@ fn what_nobody_signed_for_comes_alone() {
     let mixed = [moves("heads/main", None, Some(1)), proposes(3, Some(4))];
     assert_eq!(denied(&mixed, &scene), Denial::Mixed);
     let known = BTreeMap::from([(id(3), Proposal::Here(Some(oid(4))))]);
-    let grant = Grant { state: Some(id(9)), claimed: BTreeMap::from([(id(3), oid(4))]), ..Grant::default() };
+    let grant = Grant {
+        state: Some(id(9)),
+        claimed: BTreeMap::from([(id(3), oid(4))]),
+        ..Grant::default()
+    };
     assert_eq!(authorise(&mixed, &Scene { known, ..scene }), Decision::Allow(grant));
 }
 

@@ -1,7 +1,7 @@
 //! Objects from one repository (or quarantine) into another owner's quarantine, packed by git and
 //! taken in like a push: one way in, one set of checks. Which objects are wanted is decided elsewhere.
 
-use crate::gate::PackLimits;
+use crate::gate::{PackLimits, PackRefused};
 use crate::process::{Git, Running};
 use crate::quarantine::{Quarantine, ReceiveError, Received};
 use grasp_core::Oid;
@@ -30,11 +30,13 @@ pub async fn copy(
             exit.finish().await?;
             Ok(received)
         }
-        // A pack that breaks off is the packer's fault.
-        Err(why @ ReceiveError::Refused(_)) => match exit.finish().await {
-            Err(failed) => Err(failed.into()),
-            Ok(()) => Err(why),
-        },
+        // A pack that breaks off is the packer's fault, and it has ended.
+        Err(why @ ReceiveError::Refused(PackRefused::Truncated { .. })) => {
+            match exit.finish().await {
+                Err(failed) => Err(failed.into()),
+                Ok(()) => Err(why),
+            }
+        }
         Err(why) => Err(why),
     }
 }

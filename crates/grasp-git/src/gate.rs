@@ -240,7 +240,8 @@ impl Gate {
             Kind::Commit => self.seen.commits.push(self.began),
             Kind::DeltaBack(distance) => {
                 let base = self.began.checked_sub(distance).filter(|base| *base < self.began);
-                let base = base.ok_or_else(|| damaged(self.began, "a delta's base is not in the pack"))?;
+                let base =
+                    base.ok_or_else(|| damaged(self.began, "a delta's base is not in the pack"))?;
                 if self.seen.commits.binary_search(&base).is_ok() {
                     self.seen.commits.push(self.began);
                 } else if self.seen.unsure.binary_search(&base).is_ok() {
@@ -319,7 +320,6 @@ impl Gate {
         let max = self.limits.object_bytes_max;
         if bytes > max { Err(PackRefused::Object { bytes, max }) } else { Ok(()) }
     }
-
 }
 
 fn damaged(offset: u64, what: &'static str) -> PackRefused {

@@ -29,7 +29,9 @@ pub enum BadSubmodule {
     Control { blob: ObjectId },
     #[error("the file .gitmodules ({blob}) is larger than {BYTES_MAX} bytes; make it smaller")]
     Large { blob: ObjectId },
-    #[error("the pack's trees are chained too deeply to be checked; run `git repack -adf`, then push")]
+    #[error(
+        "the pack's trees are chained too deeply to be checked; run `git repack -adf`, then push"
+    )]
     Chained,
     #[error("the pack's trees cannot be read: {0}; run `git fsck`, then push again")]
     Unreadable(String),

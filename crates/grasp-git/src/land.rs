@@ -64,7 +64,8 @@ fn check_lender(layout: &Layout, repo: &RepoId, quarantine: &Path) -> io::Result
     if lender == alternates_line(repo) && layout.repository(repo).is_dir() {
         return Ok(());
     }
-    let text = format!("this push was built on a repository that is not {repo} or is gone; push again");
+    let text =
+        format!("this push was built on a repository that is not {repo} or is gone; push again");
     Err(io::Error::new(io::ErrorKind::InvalidData, text))
 }
 

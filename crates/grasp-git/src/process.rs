@@ -23,7 +23,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
 const GIB: u64 = 1 << 30;
-const ENVIRONMENT: [(&str, &str); 18] = [
+const ENVIRONMENT: [(&str, &str); 17] = [
     ("PATH", "/usr/bin:/bin"),
     ("HOME", "/nonexistent"),
     ("XDG_CONFIG_HOME", "/nonexistent"),
@@ -41,7 +41,6 @@ const ENVIRONMENT: [(&str, &str); 18] = [
     ("GIT_NO_REPLACE_OBJECTS", "1"),
     ("GIT_OPTIONAL_LOCKS", "0"),
     ("GIT_ADVICE", "0"),
-    ("GIT_FLUSH", "1"),
 ];
 /// Fetches and pushes yield to the relay; maintenance yields to everyone.
 const NICE: i32 = 5;
@@ -51,6 +50,10 @@ const UPLOAD_IDLE_SECS_MAX: u64 = 60;
 /// Faults of old histories that hurt nobody and that people cannot mend.
 const STRICT: &str =
     "--strict=badTimezone=ignore,missingSpaceBeforeDate=ignore,zeroPaddedFilemode=ignore";
+/// On top of the base, for every push that may be this large: source code is indexed at 8 MiB/s here.
+const RECEIVE_BYTES_PER_CPU_SEC: u64 = 2 << 20;
+/// Between telling a process that its time is up and ending it.
+const CPU_GRACE_SECS: u64 = 5;
 const VERSION_BYTES_MAX: u64 = 4 << 10;
 const VERSION_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -62,6 +65,7 @@ pub struct GitLimits {
     /// The largest pack maintenance may write; what a push writes is bounded by its own limits.
     pub file_bytes_max: u64,
     pub serve_cpu_secs_max: u64,
+    /// For a small push; a larger one gets more.
     pub receive_cpu_secs_max: u64,
     pub tidy_cpu_secs_max: u64,
     pub serve_deadline: Duration,
@@ -143,11 +147,7 @@ struct Job {
 
 impl Git {
     /// Looks at the program once and writes the settings its processes will get.
-    pub async fn find(
-        binary: &Path,
-        layout: &Layout,
-        limits: GitLimits,
-    ) -> Result<Self, GitError> {
+    pub async fn find(binary: &Path, layout: &Layout, limits: GitLimits) -> Result<Self, GitError> {
         if !binary.is_absolute() {
             return Err(GitError::Relative(binary.to_owned()));
         }
@@ -199,7 +199,8 @@ impl Git {
         let args = ["index-pack", "--stdin", "--fix-thin", STRICT, &max].map(OsString::from);
         let args = [git_dir(dir)].into_iter().chain(args).chain([pack.into()]).collect();
         self.0.start(Job {
-            cpu_secs_max: self.0.limits.receive_cpu_secs_max,
+            cpu_secs_max: self.0.limits.receive_cpu_secs_max
+                + limits.bytes_max / RECEIVE_BYTES_PER_CPU_SEC,
             file_bytes_max: limits.file_bytes_max(),
             deadline: limits.deadline,
             ..self.serve("index-pack", args)
@@ -304,16 +305,18 @@ impl Program {
     fn limit(&self, child: &Child, job: &Job) -> io::Result<()> {
         let id = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let Some(id) = id else { return Ok(()) };
-        for (resource, max) in [
-            (Resource::Core, 0),
-            (Resource::Nofile, self.limits.open_files_max),
-            (Resource::As, self.limits.memory_bytes_max),
-            (Resource::Cpu, job.cpu_secs_max),
-            (Resource::Fsize, job.file_bytes_max),
+        for (resource, max, grace) in [
+            (Resource::Core, 0, 0),
+            (Resource::Nofile, self.limits.open_files_max, 0),
+            (Resource::As, self.limits.memory_bytes_max, 0),
+            (Resource::Cpu, job.cpu_secs_max, CPU_GRACE_SECS),
+            (Resource::Fsize, job.file_bytes_max, 0),
         ] {
             // What this server may not exceed itself cannot be granted to a child.
-            let max = getrlimit(resource).maximum.map_or(max, |own| own.min(max));
-            prlimit(Some(id), resource, Rlimit { current: Some(max), maximum: Some(max) })?;
+            let own = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+            let (current, maximum) = (own.min(max), own.min(max.saturating_add(grace)));
+            let bounds = Rlimit { current: Some(current), maximum: Some(maximum) };
+            prlimit(Some(id), resource, bounds)?;
         }
         // A courtesy: refused if this server is nicer still.
         let _ = setpriority_process(Some(id), job.nice);

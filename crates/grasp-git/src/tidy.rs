@@ -1,11 +1,12 @@
 //! Maintenance of one repository: few packs, a bitmap and a commit-graph, so that fetches stay cheap.
 //! When is decided elsewhere. It never removes an object, and pushes may land and fetches run meanwhile.
 
-use crate::durable::sync_dir;
+use crate::durable::{remove_file, sync_dir};
 use crate::process::{Git, GitError};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Rolls small packs into larger ones. Only packs are rewritten, whole, so what nothing refers to stays.
@@ -14,6 +15,10 @@ const REPACK: [&str; 6] =
 const COMMIT_GRAPH: [&str; 6] =
     ["commit-graph", "write", "--reachable", "--changed-paths", "--split", "--no-progress"];
 
+const LOCKS: [&str; 2] =
+    ["objects/pack/multi-pack-index.lock", "objects/info/commit-graphs/commit-graph-chain.lock"];
+const UNFINISHED: [&[u8]; 2] = [b"tmp_", b".tmp-"];
+
 /// What maintenance found and what it left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tidied {
@@ -21,7 +26,10 @@ pub struct Tidied {
     pub packs_after: usize,
 }
 
+/// Only one may tidy a repository at a time.
 pub async fn tidy(git: &Git, dir: &Path) -> Result<Tidied, GitError> {
+    let leftovers_of = dir.to_owned();
+    blocking(move || remove_leftovers(&leftovers_of)).await?;
     let packs_before = count(dir).await?;
     git.tidy("repack", dir, &REPACK).await?;
     git.tidy("commit-graph", dir, &COMMIT_GRAPH).await?;
@@ -42,6 +50,21 @@ pub fn packs(dir: &Path) -> io::Result<usize> {
         }
     }
     Ok(count)
+}
+
+/// What maintenance that was ended in the middle left behind: nobody else writes these names here.
+fn remove_leftovers(dir: &Path) -> io::Result<()> {
+    for lock in LOCKS {
+        remove_file(&dir.join(lock))?;
+    }
+    for entry in fs::read_dir(dir.join("objects/pack"))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if UNFINISHED.iter().any(|prefix| name.as_bytes().starts_with(prefix)) {
+            remove_file(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 async fn count(dir: &Path) -> Result<usize, GitError> {

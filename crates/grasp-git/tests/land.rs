@@ -106,7 +106,7 @@ async fn a_pack_that_was_never_finished_does_not_land() {
 async fn what_leans_on_one_repository_does_not_land_in_another() {
     let real = gits().remove(0);
     let rig = Rig::new(&real).await;
-    let (name, tip) = waiting(&rig, &repo("acme")).await;
+    let (name, _) = waiting(&rig, &repo("acme")).await;
     land(&rig.layout, &repo("acme"), &name).unwrap();
     let (second, _) = waiting(&rig, &repo("acme")).await;
     let wrong = land(&rig.layout, &repo("other"), &second).unwrap_err().to_string();
@@ -117,7 +117,6 @@ async fn what_leans_on_one_repository_does_not_land_in_another() {
     discard(&rig.layout, &second).unwrap();
     discard(&rig.layout, &second).unwrap();
     assert_eq!(rig.waiting(), 0);
-    assert!(tip != Oid::from_bytes([0; 20]));
 }
 
 #[tokio::test]

@@ -6,9 +6,7 @@ mod real_git;
 mod rig;
 
 use grasp_core::Oid;
-use grasp_git::{
-    Git, GitError, GitLimits, Layout, Protocol, RefTable, Running, ensure_repository,
-};
+use grasp_git::{Git, GitError, GitLimits, Layout, Protocol, RefTable, Running, ensure_repository};
 use packs::{oid_of, snapshot};
 use real_git::{Git as RealGit, gits};
 use rig::{Rig, repo};
@@ -76,7 +74,7 @@ async fn a_child_gets_our_environment_and_nothing_else() {
         environment.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
     // A shell adds PWD.
     let expected = "GIT_ADVICE GIT_ALLOW_PROTOCOL GIT_ASKPASS GIT_ATTR_NOSYSTEM GIT_CONFIG_GLOBAL \
-        GIT_CONFIG_NOSYSTEM GIT_CONFIG_SYSTEM GIT_FLUSH GIT_NO_LAZY_FETCH GIT_NO_REPLACE_OBJECTS \
+        GIT_CONFIG_NOSYSTEM GIT_CONFIG_SYSTEM GIT_NO_LAZY_FETCH GIT_NO_REPLACE_OBJECTS \
         GIT_OPTIONAL_LOCKS GIT_PROTOCOL GIT_PROTOCOL_FROM_USER GIT_SSH_COMMAND \
         GIT_TERMINAL_PROMPT HOME LC_ALL PATH PWD SSH_ASKPASS TMPDIR XDG_CONFIG_HOME";
     assert_eq!(names, expected.split_whitespace().collect());
@@ -100,6 +98,14 @@ async fn a_child_runs_within_its_limits() {
     assert_eq!(soft("Max cpu time"), "300");
     assert_eq!(soft("Max address space"), (4_u64 << 30).to_string());
     assert_eq!(soft("Max file size"), (64_u64 << 30).to_string());
+}
+
+#[tokio::test]
+async fn a_child_that_only_burns_time_is_ended() {
+    let pretender = Pretender::new("while :; do :; done");
+    let git = pretender.git(GitLimits { serve_cpu_secs_max: 1, ..GitLimits::default() }).await;
+    let ended = git.upload_pack(Path::new("/dir"), Protocol::V0).unwrap().finish().await;
+    assert!(matches!(ended, Err(GitError::Failed { signal: Some(24), .. })), "{ended:?}");
 }
 
 #[tokio::test]
@@ -188,7 +194,8 @@ impl Served {
     async fn new(real: &RealGit) -> Self {
         let rig = Rig::new(real).await;
         let large = rig::noise(1, 5_000);
-        let (pack, tip) = snapshot(&[("100644", "README", b"hello\n"), ("100644", "large", &large)]);
+        let (pack, tip) =
+            snapshot(&[("100644", "README", b"hello\n"), ("100644", "large", &large)]);
         let (older, hidden) = snapshot(&[("100644", "README", b"older\n")]);
         rig.push(&repo("acme"), &older.bytes(), &hidden).await;
         let dir = rig.push(&repo("acme"), &pack.bytes(), &tip).await;
@@ -240,9 +247,13 @@ async fn only_cheap_filters_are_served() {
             let answer = served.fetch(&served.tip, Some(filter)).await;
             assert!(answer.contains("packfile"), "{filter}: {answer}");
         }
-        for filter in
-            ["tree:1", "tree:3", "combine:tree:0+blob:none", "object:type=commit", "sparse:oid=main"]
-        {
+        for filter in [
+            "tree:1",
+            "tree:3",
+            "combine:tree:0+blob:none",
+            "object:type=commit",
+            "sparse:oid=main",
+        ] {
             let answer = served.fetch(&served.tip, Some(filter)).await;
             assert!(!answer.contains("packfile"), "{filter}");
             let told = ["not supported", "not allowed", "tree filter allows max depth 0"];

@@ -5,10 +5,11 @@ mod real_git;
 mod rig;
 
 use grasp_core::Oid;
-use grasp_git::{ObjectKind, Objects, PackLimits, Quarantine, ReceiveError, Received};
+use grasp_git::{GitLimits, ObjectKind, Objects, PackLimits, Quarantine, ReceiveError, Received};
 use packs::{BLOB, COMMIT, EMPTY_TREE, Pack, TREE, commit, delta, oid_of, snapshot};
 use real_git::gits;
 use rig::{Author, MIB, Rig, fsck, noise, repo};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncReadExt;
 
@@ -197,6 +198,59 @@ async fn old_faults_that_hurt_nobody_are_accepted() {
         let zone = zone.replace("+0000", "+051800");
         let pack = Pack::default().object(TREE, b"").object(COMMIT, zone.as_bytes());
         assert!(rig.receive(&repo("acme"), &pack.bytes()).await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn a_pack_that_needs_more_memory_than_there_is_is_refused() {
+    for real in gits() {
+        let limits = GitLimits { memory_bytes_max: 128 * MIB, ..GitLimits::default() };
+        let rig = Rig::with(&real, limits).await;
+        let commit = [commit(EMPTY_TREE, &[], "x"), vec![b'x'; 200 << 20]].concat();
+        let pack = Pack::default().object(TREE, b"").object(COMMIT, &commit).bytes();
+        refused(&rig, &pack, "too much memory").await;
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_and_leaves_no_trace() {
+    for real in gits() {
+        let home = tempfile::tempdir().unwrap();
+        let Some(disk) = SmallDisk::mount(&home.path().join("disk"), "4m") else { return };
+        let root = disk.0.join("data");
+        let rig = Rig::at(&real, home, root, GitLimits::default()).await;
+        let (large, _) = snapshot(&[("100644", "large", &noise(1, 8 << 20))]);
+        refused(&rig, &large.bytes(), "disk is full").await;
+        let (small, _) = snapshot(&[("100644", "small", b"fits\n")]);
+        assert!(rig.receive(&repo("acme"), &small.bytes()).await.is_ok(), "and it goes on");
+        drop(disk);
+    }
+}
+
+/// A file system with little room; only root can make one.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &Path, size: &str) -> Option<Self> {
+        std::fs::create_dir(at).unwrap();
+        let size = format!("size={size}");
+        let mounted = Self::run("mount", &["-t", "tmpfs", "-o", &size, "none"], at);
+        mounted.map(|()| Self(at.to_owned()))
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "mounting is not git's work")]
+    fn run(program: &str, args: &[&str], at: &Path) -> Option<()> {
+        let output = std::process::Command::new(program).args(args).arg(at).output().ok()?;
+        if !output.status.success() {
+            println!("skipped: {program}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        output.status.success().then_some(())
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        Self::run("umount", &["--lazy"], &self.0);
     }
 }
 

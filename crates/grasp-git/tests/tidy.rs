@@ -69,6 +69,31 @@ async fn a_repository_without_refs_or_commits_can_be_tidied() {
     }
 }
 
+#[tokio::test]
+async fn maintenance_that_was_ended_is_taken_up_again() {
+    for real in gits() {
+        let rig = Rig::new(&real).await;
+        let (pack, tip) = snapshot(&[("100644", "README", b"hello\n")]);
+        let dir = rig.push(&repo("acme"), &pack.bytes(), &tip).await;
+        let objects = dir.join("objects");
+        std::fs::create_dir(objects.join("info/commit-graphs")).unwrap();
+        let left = [
+            "pack/multi-pack-index.lock",
+            "pack/.tmp-123-pack-0123.pack",
+            "pack/tmp_pack_x1y2z3",
+            "info/commit-graphs/commit-graph-chain.lock",
+        ];
+        for name in left {
+            std::fs::write(objects.join(name), "half").unwrap();
+        }
+        tidy(&rig.git, &dir).await.unwrap();
+        for name in left {
+            assert!(!objects.join(name).exists(), "{name}");
+        }
+        fsck(&real, &dir);
+    }
+}
+
 /// Pushes land, people clone and someone holds objects open, while maintenance runs again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn maintenance_is_in_nobodys_way() {

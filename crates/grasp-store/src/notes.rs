@@ -35,12 +35,7 @@ fn full_key(shelf: Shelf, key: &[u8]) -> Vec<u8> {
     full
 }
 
-pub(crate) fn get(
-    table: &Table,
-    txn: &RoTxn,
-    shelf: Shelf,
-    key: &[u8],
-) -> Result<Option<Vec<u8>>> {
+pub(crate) fn get(table: &Table, txn: &RoTxn, shelf: Shelf, key: &[u8]) -> Result<Option<Vec<u8>>> {
     Ok(table.get(txn, &full_key(shelf, key))?.map(<[u8]>::to_vec))
 }
 
@@ -52,9 +47,8 @@ pub(crate) fn list(
     count_max: usize,
 ) -> Result<Vec<Note>> {
     let rows = table.prefix_iter(txn, &full_key(shelf, prefix))?.take(count_max);
-    let bare = |(key, value): (&[u8], &[u8])| {
-        (key.get(1..).unwrap_or_default().to_vec(), value.to_vec())
-    };
+    let bare =
+        |(key, value): (&[u8], &[u8])| (key.get(1..).unwrap_or_default().to_vec(), value.to_vec());
     rows.map(|row| Ok(row.map(bare)?)).collect()
 }
 

@@ -1,8 +1,8 @@
 //! Reading, the same inside and outside of a write transaction.
 
 use crate::counters::{Counter, Unsaved};
-use crate::notes;
 use crate::keys::{Entry, List, Position, expiry_of, kind_after_author};
+use crate::notes;
 use crate::query::{self, Budget, Cursor, Hit, Progress};
 use crate::record::{Record, StoredEvent};
 use crate::space::{Space, Tables};

@@ -1,17 +1,20 @@
 //! The git side of the server: where repositories are, how git is run, how long things wait. One
 //! value, shared by the writer that changes repositories and the requests that read them.
 
+use crate::config::Config;
 use crate::ingest::{Checkpoint, Copying, UploadLimits};
 use crate::repos::Repos;
+use anyhow::Context;
 use grasp_core::hold::Patience;
 use grasp_core::id::hex_encode;
 use grasp_core::{EventId, RepoId};
-use grasp_git::{Git, Layout, PackLimits};
+use grasp_git::{Git, GitLimits, Layout, PackLimits};
 use parking_lot::Mutex;
 use rustix::fs::statvfs;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::collections::HashMap;
 use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -55,6 +58,54 @@ pub enum Chore {
 }
 
 impl Host {
+    /// Finds git and prepares the directory of the repositories.
+    pub async fn open(
+        config: &Config,
+        root: PathBuf,
+        chores: mpsc::UnboundedSender<Chore>,
+    ) -> anyhow::Result<Self> {
+        let git = &config.git;
+        let root = root.canonicalize().with_context(|| format!("cannot use {}", root.display()))?;
+        let layout = Layout::new(root);
+        layout.prepare()?;
+        let path = std::env::var_os("PATH");
+        let program = git.program(path.as_deref(), |program| program.is_file());
+        let program =
+            program.context("git is not installed; install it, or set NGIT_GIT_BINARY")?;
+        let limits = GitLimits { serve_deadline: git.timeout, ..GitLimits::default() };
+        let found = Git::find(&program, &layout, limits).await?;
+        tracing::info!(version = %found.version(), program = %program.display(), "git");
+        found.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+        let pack = PackLimits {
+            objects_max: git.objects_max,
+            object_bytes_max: git.object_bytes_max,
+            deadline: git.timeout,
+            ..PackLimits::push(git.pack_bytes_max)
+        };
+        let unclaimed = &git.unclaimed;
+        Ok(Self {
+            repos: Arc::new(Repos::new(layout.clone())),
+            layout,
+            git: found,
+            patience: config.store.held,
+            uploads: UploadLimits {
+                patience: unclaimed.kept,
+                bytes_per_ip_max: unclaimed.bytes_per_ip_max,
+                bytes_per_repository_max: unclaimed.bytes_per_repository_max,
+                bytes_max: unclaimed.bytes_total_max,
+                count_per_repository_max: usize::try_from(unclaimed.per_repository_max)
+                    .unwrap_or(usize::MAX),
+            },
+            pack,
+            proposal_pack: PackLimits::proposal(git.proposal_pack_bytes_max),
+            free_bytes_min: git.free_bytes_min,
+            retention: config.holding.retention,
+            in_flight: InFlight::default(),
+            checkpoint: Box::new(|_| true),
+            chores,
+        })
+    }
+
     /// Moves a repository's directory to where it is deleted from. `None` if there is none.
     pub fn set_aside(&self, repo: &RepoId) -> std::io::Result<Option<String>> {
         let mut bytes = [0_u8; 16];

@@ -8,15 +8,17 @@ use crate::node::Node;
 use grasp_core::RepoId;
 use grasp_core::push::Difference;
 use grasp_git::{copy, discard, packs, tidy};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Packs of one repository before they are worth rolling together.
 const PACKS_MAX: usize = 12;
-/// Between two repositories that are compared with what was signed.
+/// Between two helpings of repositories that are compared with what was signed.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
+/// Between two rounds over all of them.
+const ROUND_EVERY: Duration = Duration::from_secs(60);
 
 /// Ends with the server. Repacking waits in a line of its own: it takes long, and nobody waits for it.
 pub async fn run(node: Arc<Node>, mut chores: mpsc::UnboundedReceiver<Chore>) {
@@ -76,40 +78,54 @@ async fn roll_together(host: &Arc<Host>, repo: &RepoId) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Compares served states with refs on the disk, repository after repository, for as long as the
-/// server runs. A difference is reported, and the writer is asked to bring it in line.
+/// Compares served states with refs on the disk, round after round. A difference is reported once,
+/// and the writer is asked in every round to bring it in line.
 pub async fn watch(node: Arc<Node>) {
-    let mut tick = tokio::time::interval(CHECK_EVERY);
-    let mut round = Round::default();
-    loop {
-        tokio::select! {
-            () = node.closing.cancelled() => return,
-            _ = tick.tick() => {}
-        }
-        let (host, rules) = (Arc::clone(&node.host), Arc::clone(&node.rules));
-        let asked = node.readers.ask(move |store| {
-            let (repos, more) = round.next(store, &rules)?;
-            let mut differing = Vec::new();
-            for repo in repos {
-                let differs = compare(store, &rules, &host.repos, &repo)?;
-                differing.extend(differs.map(|differs| (repo, differs)));
+    let mut known = BTreeMap::new();
+    while let Some(differing) = look_around(&node).await {
+        for (repo, differs) in &differing {
+            if known.get(repo) != Some(differs) {
+                tracing::warn!(%repo, %differs, "refs do not say what was signed");
+                node.metrics.refs_differ.inc();
             }
-            let round = if more { round } else { Round::default() };
-            Ok::<_, grasp_store::StoreError>((round, differing))
-        });
-        let Ok(Ok((next, differing))) = asked.await else {
-            round = Round::default();
-            continue;
-        };
-        round = next;
-        for (repo, differs) in differing {
-            report(&node, repo, &differs).await;
+            node.ingest.settle(repo.clone()).await;
+        }
+        known = differing;
+        if !pause(&node, ROUND_EVERY).await {
+            return;
         }
     }
 }
 
-async fn report(node: &Arc<Node>, repo: RepoId, differs: &Difference) {
-    tracing::warn!(%repo, %differs, "refs do not say what was signed");
-    node.metrics.refs_differ.inc();
-    node.ingest.settle(repo).await;
+/// One round over everything hosted here; `None` when the server stops.
+async fn look_around(node: &Arc<Node>) -> Option<BTreeMap<RepoId, Difference>> {
+    let mut round = Round::default();
+    let mut differing = BTreeMap::new();
+    while pause(node, CHECK_EVERY).await {
+        let (host, rules) = (Arc::clone(&node.host), Arc::clone(&node.rules));
+        let asked = node.readers.ask(move |store| {
+            let (repos, more) = round.next(store, &rules)?;
+            let mut found = Vec::new();
+            for repo in repos {
+                let differs = compare(store, &rules, &host.repos, &repo)?;
+                found.extend(differs.map(|differs| (repo, differs)));
+            }
+            Ok::<_, grasp_store::StoreError>((more.then_some(round), found))
+        });
+        let (next, found) = asked.await.ok()?.ok().unwrap_or_default();
+        differing.extend(found);
+        match next {
+            Some(next) => round = next,
+            None => return Some(differing),
+        }
+    }
+    None
+}
+
+/// False when the server stops.
+async fn pause(node: &Node, length: Duration) -> bool {
+    tokio::select! {
+        () = node.closing.cancelled() => false,
+        () = tokio::time::sleep(length) => true,
+    }
 }

@@ -3,18 +3,15 @@
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::errand::{Desk, Pool};
-use crate::host::{Host, InFlight};
+use crate::host::Host;
 use crate::http::git::Turnstile;
 use crate::hub::Hub;
-use crate::ingest::{Bounds, Ingest, UploadLimits, Writer, withdraw_blacklisted};
+use crate::ingest::{Bounds, Ingest, Writer, withdraw_blacklisted};
 use crate::keeper;
 use crate::metrics::Metrics;
 use crate::readers::Readers;
-use crate::repos::Repos;
-use anyhow::Context;
 use grasp_core::policy::Rules;
 use grasp_core::{Kind, PubKey, Service};
-use grasp_git::{Git, GitLimits, Layout, PackLimits};
 use grasp_relay::info::{self, Info};
 use grasp_relay::{Budgets, IpKey, Limits, Loopback, Rate, Refused};
 use grasp_store::{EventStore, Space};
@@ -110,7 +107,7 @@ impl Node {
         };
         let budgets = Arc::new(Mutex::new(Budgets::new(Arc::clone(&relay), loopback)));
         let (chores, inbox) = mpsc::unbounded_channel();
-        let host = Arc::new(host(config, git_root, chores).await?);
+        let host = Arc::new(Host::open(config, git_root, chores).await?);
         let writer = |hub: &Arc<Hub>| Writer {
             store: Arc::clone(store),
             rules: Arc::clone(&rules),
@@ -347,53 +344,6 @@ fn bounds(config: &Config) -> Bounds {
         aside_bytes_max: config.store.aside_bytes_max,
         burials_per_author_max: config.store.tombstones_per_author_max,
     }
-}
-
-/// Finds git and prepares the directory of the repositories.
-async fn host(
-    config: &Config,
-    root: PathBuf,
-    chores: mpsc::UnboundedSender<crate::host::Chore>,
-) -> anyhow::Result<Host> {
-    let git = &config.git;
-    let root = root.canonicalize().with_context(|| format!("cannot use {}", root.display()))?;
-    let layout = Layout::new(root);
-    layout.prepare()?;
-    let path = std::env::var_os("PATH");
-    let program = git.program(path.as_deref(), |program| program.is_file());
-    let program = program.context("git is not installed; install it, or set NGIT_GIT_BINARY")?;
-    let limits = GitLimits { serve_deadline: git.timeout, ..GitLimits::default() };
-    let found = Git::find(&program, &layout, limits).await?;
-    tracing::info!(version = %found.version(), program = %program.display(), "git");
-    found.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
-    let pack = PackLimits {
-        objects_max: git.objects_max,
-        object_bytes_max: git.object_bytes_max,
-        deadline: git.timeout,
-        ..PackLimits::push(git.pack_bytes_max)
-    };
-    let unclaimed = &git.unclaimed;
-    Ok(Host {
-        repos: Arc::new(Repos::new(layout.clone())),
-        layout,
-        git: found,
-        patience: config.store.held,
-        uploads: UploadLimits {
-            patience: unclaimed.kept,
-            bytes_per_ip_max: unclaimed.bytes_per_ip_max,
-            bytes_per_repository_max: unclaimed.bytes_per_repository_max,
-            bytes_max: unclaimed.bytes_total_max,
-            count_per_repository_max: usize::try_from(unclaimed.per_repository_max)
-                .unwrap_or(usize::MAX),
-        },
-        pack,
-        proposal_pack: PackLimits::proposal(git.proposal_pack_bytes_max),
-        free_bytes_min: git.free_bytes_min,
-        retention: config.holding.retention,
-        in_flight: InFlight::default(),
-        checkpoint: Box::new(|_| true),
-        chores,
-    })
 }
 
 /// What the NIP-11 document says: only what works.

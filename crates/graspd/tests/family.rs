@@ -73,7 +73,8 @@ async fn who_is_only_listed_signs_under_one_rule_and_not_under_the_other() {
         let invites = hosted.acme.announcement_naming(DOMAIN, THEN + 1, &[&bob()]);
         assert!(hosted.client.publishes(&invites).await.ok);
         let second = hosted.tree.commit("README", "second").await;
-        let state = hosted.acme.state(&bob(), THEN + 500, &[(MAIN, &second.to_hex())], Some("main"));
+        let state =
+            hosted.acme.state(&bob(), THEN + 500, &[(MAIN, &second.to_hex())], Some("main"));
         let answer = hosted.client.publishes(&state).await;
         let push = hosted.pushes(&["main"]).await;
         if rule == "listed" {

@@ -94,10 +94,8 @@ async fn an_event_with_another_commit_sends_the_upload_away_and_waits() {
     assert_eq!(answer.text, PURGATORY);
     assert!(!it.hosted.serves(&event).await);
     let incoming = it.hosted.server.data_path().join("git/.graspd/incoming");
-    until("the upload is gone", || async {
-        std::fs::read_dir(&incoming).unwrap().count() == 0
-    })
-    .await;
+    until("the upload is gone", || async { std::fs::read_dir(&incoming).unwrap().count() == 0 })
+        .await;
     assert_refused(&it.pushes(&it.tip, &event).await, "the pull request names another commit");
     it.pushes(&other, &event).await.expect("the right commit");
     assert!(it.hosted.serves(&event).await);

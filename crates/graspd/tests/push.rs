@@ -41,7 +41,8 @@ async fn only_the_signed_commit_is_taken() {
 /// Each git of this machine as the client, and each as what the server runs.
 #[tokio::test]
 async fn the_first_push_serves_what_was_held_before_it_returns() {
-    for (client, host) in Git::all().iter().flat_map(|a| Git::all().into_iter().map(move |b| (a, b)))
+    for (client, host) in
+        Git::all().iter().flat_map(|a| Git::all().into_iter().map(move |b| (a, b)))
     {
         let binary = host.binary.display().to_string();
         let mut hosted = Hosted::announced(client, &[("NGIT_GIT_BINARY", &binary)]).await;
@@ -55,8 +56,12 @@ async fn the_first_push_serves_what_was_held_before_it_returns() {
         hosted.pushes(&["main"]).await.expect("the push");
         let announcement = hosted.announcement.clone();
         assert!(hosted.serves(&state).await && hosted.serves(&announcement).await);
-        let told: Vec<String> =
-            reader.fence().await.iter().map(|it| it[2]["id"].as_str().unwrap().to_owned()).collect();
+        let told: Vec<String> = reader
+            .fence()
+            .await
+            .iter()
+            .map(|it| it[2]["id"].as_str().unwrap().to_owned())
+            .collect();
         for event in [&state, &announcement] {
             assert!(told.contains(&event.id.to_hex()), "kind {} in {told:?}", event.kind.0);
         }

@@ -60,7 +60,8 @@ fn bombs_are_refused_without_being_unpacked() {
     let limits = PackLimits { bytes_max: 1_000, ..PackLimits::push(0) };
     let long = check_with(&limits, &Pack::default().raw(BLOB, 0, b"", &[0; 2_000]).bytes(), 100);
     assert!(long.is_err());
-    let random: Vec<u8> = (0..3_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    let random: Vec<u8> =
+        (0..3_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     let long = check_with(&limits, &Pack::default().object(BLOB, &random).bytes(), 100);
     assert_eq!(long, Err(PackRefused::Bytes { max: 1_000 }));
 }

@@ -27,13 +27,27 @@ impl Rig {
 
     pub(crate) async fn with(real: &RealGit, limits: GitLimits) -> Self {
         let home = tempfile::tempdir().expect("a temporary directory");
-        let layout = Layout::new(home.path().join("git data"));
+        let root = home.path().join("git data");
+        Self::at(real, home, root, limits).await
+    }
+
+    pub(crate) async fn at(
+        real: &RealGit,
+        home: TempDir,
+        root: PathBuf,
+        limits: GitLimits,
+    ) -> Self {
+        let layout = Layout::new(root);
         layout.prepare().expect("an ordinary file system");
         let git = Git::find(&real.binary, &layout, limits).await.expect("a git");
         Self { home, layout, git, limits: PackLimits::push(64 * MIB) }
     }
 
-    pub(crate) async fn receive(&self, repo: &RepoId, pack: &[u8]) -> Result<Pending, ReceiveError> {
+    pub(crate) async fn receive(
+        &self,
+        repo: &RepoId,
+        pack: &[u8],
+    ) -> Result<Pending, ReceiveError> {
         let quarantine = Quarantine::open(&self.layout, repo).expect("room for a quarantine");
         let received = quarantine.receive(&self.git, &self.limits, &mut &*pack).await?;
         Ok(Pending { quarantine, received })

@@ -6,7 +6,7 @@ use super::gather::{Sources, gather, gather_again, known};
 use super::holds;
 use super::removal::{bury, remove, vanish_author, withdraw};
 use super::roles::RoleCache;
-use super::serving::{serve, serve_released};
+use super::serving::{keep_waiting, serve, serve_released};
 use super::uploads;
 use crate::hub::Fresh;
 use crate::repos::Repos;
@@ -18,7 +18,7 @@ use grasp_core::policy::{
     Verdict, Withdrawal, judge,
 };
 use grasp_core::{Kind, PubKey, RepoId, Time, VerifiedEvent};
-use grasp_store::{Provenance, Put, SourceKind, Space, StoreError, StoredEvent, Transaction};
+use grasp_store::{Provenance, SourceKind, Space, StoreError, StoredEvent, Transaction};
 use std::sync::Arc;
 
 /// How much may wait here; a full table refuses the newcomer and keeps what it promised.
@@ -164,7 +164,8 @@ impl Clerk<'_> {
             _ => Origin::Sync,
         };
         let subject = Subject::of(it.event, self.rules)?;
-        let mut sources = Sources { store: txn, roles: self.roles, repos: self.repos, rules: self.rules };
+        let mut sources =
+            Sources { store: txn, roles: self.roles, repos: self.repos, rules: self.rules };
         let facts = gather(&mut sources, it.event, &subject)?;
         let verdict = judge(it.event, &subject, &facts, self.rules, origin, self.now.timestamp());
         let holds_newcomer =
@@ -201,7 +202,7 @@ impl Clerk<'_> {
         let (now, rules) = (self.now, self.rules);
         match verdict {
             Verdict::Accept if waits_for_refs(subject, facts, rules) => {
-                self.keep_waiting(txn, it)?;
+                keep_waiting(txn, it.event, it.from, self.begins())?;
                 self.effects.affected.event(it.event);
                 Ok(Vec::new())
             }
@@ -225,7 +226,7 @@ impl Clerk<'_> {
             Verdict::PassOn => Ok(vec![Fresh { serial: None, event: Arc::clone(it.event) }]),
             Verdict::Hold(_) => self.hold(txn, it, subject, facts),
             Verdict::Withdraw(withdrawal) => {
-                Ok(withdraw(txn, it.event, it.from, withdrawal, now, self.effects)?)
+                Ok(withdraw(txn, it.event, it.from, withdrawal, self.begins(), self.effects)?)
             }
             Verdict::Defer => self.set_aside(txn, it),
             Verdict::Reject(_) => Ok(Vec::new()),
@@ -243,10 +244,15 @@ impl Clerk<'_> {
         if !is_here_in(txn, Space::Held, it)? {
             self.check_room_to_wait(txn, &it.event.pubkey)?;
         }
-        self.keep_waiting(txn, it)?;
+        keep_waiting(txn, it.event, it.from, self.begins())?;
         match (subject, &facts.about) {
             (Subject::State(state), About::State(about)) => {
-                self.wake_announcements(txn, &about.family, &state.author, state.identifier.as_str())?;
+                self.wake_announcements(
+                    txn,
+                    &about.family,
+                    &state.author,
+                    state.identifier.as_str(),
+                )?;
             }
             (Subject::PullRequest(proposal), _) => {
                 for repo in &proposal.targets {
@@ -266,6 +272,10 @@ impl Clerk<'_> {
         Ok(Vec::new())
     }
 
+    fn begins(&self) -> Hold {
+        Hold::begin(self.now, self.patience)
+    }
+
     fn check_room_to_wait(&self, txn: &dyn Transaction, author: &PubKey) -> Result<(), Stop> {
         if txn.events_in(Space::Held)? >= self.bounds.held_events_max
             || txn.bytes_in(Space::Held)? >= self.bounds.held_bytes_max
@@ -277,20 +287,6 @@ impl Clerk<'_> {
             return Err(HELD_BY_KEY_FULL.into());
         }
         Ok(())
-    }
-
-    /// Durable, unseen, and with a deadline.
-    fn keep_waiting(&self, txn: &mut dyn Transaction, it: &Candidate<'_>) -> Result<(), StoreError> {
-        let put = txn.put(Space::Held, it.event, it.from)?;
-        if let Put::Stored { replaced: Some(older), .. } = &put {
-            holds::end(txn, older)?;
-        }
-        match put {
-            Put::Stored { .. } => {
-                holds::set(txn, &it.event.id, &Hold::begin(self.now, self.patience))
-            }
-            Put::Duplicate | Put::Superseded => Ok(()),
-        }
     }
 
     /// A state came for them: announcements it may govern wait for the full time again.
@@ -442,45 +438,4 @@ fn is_here_in(txn: &dyn Transaction, space: Space, it: &Candidate<'_>) -> Result
         Some(coordinate) => Ok(txn.current_position(space, &coordinate)?.is_some()),
         None => txn.contains(space, &it.event.id),
     }
-}
-
-/// An operator's import: served without asking the rules, yet deletions count in both directions,
-/// and what needs git data waits for it. True if the event is now here.
-pub fn import_one(
-    txn: &mut dyn Transaction,
-    event: &VerifiedEvent,
-    from: &Provenance,
-    rules: &Rules,
-) -> Result<bool, StoreError> {
-    let erased = rules.respect_deletions && txn.erased(event)?.reaches(event);
-    if erased || event.kind.is_ephemeral() || known(txn, &event.id)?.is_some() {
-        return Ok(false);
-    }
-    let subject = Subject::of(event, rules);
-    let needs_git = match &subject {
-        Ok(Subject::State(state)) => state.names_objects(),
-        Ok(Subject::PullRequest(_)) => true,
-        _ => false,
-    };
-    if needs_git {
-        let put = txn.put(Space::Held, event, from)?;
-        holds::set(txn, &event.id, &Hold::begin(from.received, Patience::default()))?;
-        return Ok(matches!(put, Put::Stored { .. }));
-    }
-    let stored = !serve(txn, &Arc::new(event.clone()), from)?.is_empty();
-    // A request to vanish from other relays, or one that cannot be read, is kept as it is.
-    let mut effects = Effects::default();
-    match subject {
-        Ok(Subject::Deletion(deletion)) if rules.respect_deletions => {
-            bury(txn, &deletion, from.received, &mut effects)?;
-        }
-        Ok(Subject::Vanish(vanish)) if rules.respect_deletions => {
-            vanish_author(txn, &vanish, from.received, &mut effects)?;
-        }
-        _ => {}
-    }
-    if !effects.affected.is_empty() {
-        super::affected::Intent { affected: effects.affected, packs: Vec::new() }.write(txn)?;
-    }
-    Ok(stored)
 }

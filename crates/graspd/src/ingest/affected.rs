@@ -109,7 +109,8 @@ impl Intent {
 
     /// Replaces what is left to do.
     pub(super) fn rewrite(&self, txn: &mut dyn Transaction, key: &IntentKey) -> Result<()> {
-        let note = serde_json::to_vec(self).map_err(|_| StoreError::Damaged("unwritable intent"))?;
+        let note =
+            serde_json::to_vec(self).map_err(|_| StoreError::Damaged("unwritable intent"))?;
         txn.put_note(Shelf::Intents, key, &note)
     }
 

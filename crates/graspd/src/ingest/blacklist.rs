@@ -1,8 +1,8 @@
 //! What an operator has blacklisted since the last start: no longer served, kept aside.
 
+use super::plan::view_key;
 use grasp_core::nip34::Announcement;
 use grasp_core::policy::Rules;
-use super::plan::view_key;
 use grasp_core::{Event, EventId, Filter, Kind, Time, Timestamp};
 use grasp_store::{Budget, Cursor, EventStore, Hit, Progress, Result, Shelf, Space, Want};
 

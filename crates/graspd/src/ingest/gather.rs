@@ -32,11 +32,7 @@ pub(super) struct Sources<'a> {
     pub(super) rules: &'a Rules,
 }
 
-pub(super) fn gather(
-    from: &mut Sources<'_>,
-    event: &Event,
-    subject: &Subject,
-) -> Result<Facts> {
+pub(super) fn gather(from: &mut Sources<'_>, event: &Event, subject: &Subject) -> Result<Facts> {
     let (store, rules) = (from.store, from.rules);
     let versions = match event.coordinate() {
         Some(coordinate) => Versions::of(store, &coordinate)?,

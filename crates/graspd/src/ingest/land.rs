@@ -6,8 +6,8 @@ use super::uploads::{self, Upload};
 use super::views::{scene, state_by_id};
 use super::writer::Desk;
 use crate::hub::Fresh;
-use grasp_core::push::{Command, Decision, Grant, Target, authorise};
 use grasp_core::nip34::State;
+use grasp_core::push::{Command, Decision, Grant, Target, authorise};
 use grasp_core::{EventId, Oid, RefName, RepoId};
 use grasp_git::{ObjectKind, Objects, Quarantine};
 use grasp_store::StoreError;
@@ -46,8 +46,22 @@ impl Outcome {
     }
 
     pub fn failed() -> Self {
-        let advice = "the server could not finish this push; nothing of it is lost, try again in a minute";
+        let advice = "the server could not finish this push now; push again in a minute";
         Self::refused("internal error", advice)
+    }
+
+    /// For something that went wrong here; a full disk is worth its own words.
+    fn failed_by(error: &(dyn std::error::Error + 'static)) -> Self {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            let io = error.downcast_ref::<std::io::Error>();
+            if io.is_some_and(|io| io.kind() == std::io::ErrorKind::StorageFull) {
+                let advice = "tell this server's operator, and push again when there is room";
+                return Self::refused("the server's disk is full", advice);
+            }
+            cause = error.source();
+        }
+        Self::failed()
     }
 }
 
@@ -58,7 +72,7 @@ impl Desk<'_> {
             Ok(landed) => landed,
             Err(error) => {
                 tracing::error!(repo = %it.repo, %error, "a push could not be finished");
-                (Vec::new(), Outcome::failed())
+                (Vec::new(), Outcome::failed_by(&error))
             }
         }
     }
@@ -108,7 +122,7 @@ impl Desk<'_> {
             Ok(fresh) => fresh,
             Err(error) => {
                 tracing::error!(repo = %it.repo, %error, "a push is in the journal but not finished");
-                return Ok((Vec::new(), Outcome::failed()));
+                return Ok((Vec::new(), Outcome::failed_by(&error)));
             }
         };
         let outcome = if self.is_done(it) { Outcome::Done } else { Outcome::failed() };
@@ -148,7 +162,13 @@ impl Desk<'_> {
             Ok(())
         })?;
         Ok(match refusal {
-            Some(why) => Outcome::refused("too much is waiting", format!("{why}; publish the pull request events, or try again in {} minutes", limits.patience.as_secs().div_ceil(60))),
+            Some(why) => Outcome::refused(
+                "too much is waiting",
+                format!(
+                    "{why}; publish the pull request events, or try again in {} minutes",
+                    limits.patience.as_secs().div_ceil(60)
+                ),
+            ),
             None => {
                 it.quarantine.keep();
                 Outcome::Done
@@ -183,6 +203,8 @@ fn lacking(quarantine: &Quarantine, state: Option<&State>, grant: &Grant) -> Opt
     let missing = missing.next().or_else(|| tips.find(is_tip_missing))?;
     Some(Outcome::refused(
         "missing objects",
-        format!("{missing} is not here as what the event says it is: push it, or sign a state without it"),
+        format!(
+            "{missing} is not here as what the event says it is: push it, or sign a state without it"
+        ),
     ))
 }

@@ -7,6 +7,7 @@ mod affected;
 mod blacklist;
 mod gather;
 mod holds;
+mod import;
 mod land;
 mod lanes;
 mod plan;
@@ -20,8 +21,9 @@ mod uploads;
 mod views;
 mod writer;
 
-pub use admit::{Admission, Bounds, import_one};
+pub use admit::{Admission, Bounds};
 pub use blacklist::withdraw_blacklisted;
+pub use import::import_one;
 pub use land::{Copied, Delivery, Outcome};
 pub use lanes::{Asker, Ingest, Offer};
 pub use plan::Copying;
@@ -31,5 +33,7 @@ pub use uploads::UploadLimits;
 pub use views::{Hosting, hosted};
 pub use writer::Writer;
 
+#[cfg(test)]
+mod crash_tests;
 #[cfg(test)]
 mod tests;

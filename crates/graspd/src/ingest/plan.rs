@@ -81,12 +81,14 @@ impl Planner<'_> {
         identifier: &Identifier,
         concern: &Concern,
     ) -> Result<Plan, PlanError> {
-        let (family, views) =
-            views(self.store, self.roles, self.rules, identifier, &concern.keys)?;
+        let (family, views) = views(self.store, self.roles, self.rules, identifier, &concern.keys)?;
         let mut scopes = Vec::new();
         for view in views {
-            let store = self.repos.store(&view.repo)?;
-            scopes.push(Scope { view, store });
+            // One that cannot be read is left as it is, and holds up none of the others.
+            match self.repos.store(&view.repo) {
+                Ok(store) => scopes.push(Scope { view, store }),
+                Err(error) => tracing::error!(%error, "a repository cannot be read"),
+            }
         }
         let members = scopes.iter().flat_map(|scope| scope.view.members.iter());
         let authors: BTreeSet<PubKey> = members.chain(&concern.keys).copied().collect();
@@ -241,12 +243,7 @@ impl Planner<'_> {
     }
 
     /// A pull request's ref is there while its event and its commit are.
-    fn proposal(
-        &self,
-        id: &EventId,
-        scopes: &[Scope],
-        plan: &mut Plan,
-    ) -> Result<(), PlanError> {
+    fn proposal(&self, id: &EventId, scopes: &[Scope], plan: &mut Plan) -> Result<(), PlanError> {
         let served = self.store.get(Space::Served, id)?;
         let held = self.store.get(Space::Held, id)?;
         let is_held = served.is_none();
@@ -265,7 +262,8 @@ impl Planner<'_> {
             if !self.is_served(&repo, plan)? {
                 continue;
             }
-            let there = self.repos.store(&repo)?.is_some_and(|store| store.is_commit(&tip));
+            let Ok(store) = self.repos.store(&repo) else { continue };
+            let there = store.is_some_and(|store| store.is_commit(&tip));
             let upload = uploads::find(self.store, &repo, id, &tip)?;
             plan.claimed.push((repo.clone(), *id));
             match upload.filter(|_| !there) {
@@ -303,11 +301,7 @@ impl Planner<'_> {
     }
 
     /// The refs of a repository as planned so far.
-    fn table<'p>(
-        &self,
-        repo: &RepoId,
-        plan: &'p mut Plan,
-    ) -> Result<&'p mut RefTable, PlanError> {
+    fn table<'p>(&self, repo: &RepoId, plan: &'p mut Plan) -> Result<&'p mut RefTable, PlanError> {
         if !plan.aligns.contains_key(repo) {
             let refs = self.repos.shown(repo)?.refs.clone();
             plan.aligns.insert(repo.clone(), refs);

@@ -142,7 +142,8 @@ impl Round {
             let it = event.and_then(|event| Announcement::parse(&event).ok());
             found.extend(it.filter(|it| rules.hosts(it)).map(|it| it.repo));
         };
-        let progress = store.read()?.advance(Space::Served, &mut self.0, &mut { STEPS }, &mut sink)?;
+        let progress =
+            store.read()?.advance(Space::Served, &mut self.0, &mut { STEPS }, &mut sink)?;
         Ok((found, progress == Progress::Paused))
     }
 }

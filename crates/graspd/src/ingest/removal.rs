@@ -4,8 +4,9 @@
 use super::admit::Effects;
 use super::holds;
 use super::plan::view_key;
-use super::serving::{has_history, restore, serve};
+use super::serving::{has_history, keep_waiting, restore, serve};
 use crate::hub::Fresh;
+use grasp_core::hold::Hold;
 use grasp_core::nip09::{Deletion, Vanish};
 use grasp_core::policy::{Remains, Withdrawal};
 use grasp_core::terms::Term;
@@ -110,7 +111,9 @@ pub(super) fn sweep_vanished(
     effects: &mut Effects,
 ) -> Result<()> {
     let mut gone = Vec::new();
-    txn.sweep_vanished(SWEEP_MAX, &mut |space, event| gone.extend(concerning(space, &event.event)))?;
+    txn.sweep_vanished(SWEEP_MAX, &mut |space, event| {
+        gone.extend(concerning(space, &event.event))
+    })?;
     gone.iter().try_for_each(|(space, event)| went(txn, *space, event, now, effects))
 }
 
@@ -129,8 +132,7 @@ pub(super) fn sweep_expired(
 
 /// Those that a repository may look different without.
 fn concerning(space: Space, event: &VerifiedEvent) -> Option<(Space, VerifiedEvent)> {
-    let kinds =
-        [Kind::ANNOUNCEMENT, Kind::STATE, Kind::PULL_REQUEST, Kind::PULL_REQUEST_UPDATE];
+    let kinds = [Kind::ANNOUNCEMENT, Kind::STATE, Kind::PULL_REQUEST, Kind::PULL_REQUEST_UPDATE];
     (space == Space::Held || kinds.contains(&event.kind)).then(|| (space, event.clone()))
 }
 
@@ -140,31 +142,35 @@ pub(super) fn withdraw(
     event: &Arc<VerifiedEvent>,
     from: &Provenance,
     withdrawal: &Withdrawal,
-    now: Time,
+    hold: Hold,
     effects: &mut Effects,
 ) -> Result<Vec<Fresh>> {
+    let now = hold.since;
     let coordinate = withdrawal.repo.coordinate();
-    let stays = match withdrawal.remains {
-        Remains::Served => Space::Served,
-        Remains::Held(_) => Space::Held,
-        Remains::Aside(_) => Space::Aside,
+    // First it has its place: if there is no room for it, nothing has happened.
+    let (stays, fresh) = match withdrawal.remains {
+        Remains::Served => (Space::Served, serve(txn, event, from)?),
+        Remains::Held(_) => (Space::Held, keep_waiting(txn, event, from, hold)?),
+        Remains::Aside(_) => (Space::Aside, set_aside(txn, event, from)?),
     };
-    for space in [Space::Served, Space::Held] {
+    for space in [Space::Served, Space::Held].into_iter().filter(|space| *space != stays) {
         if let Some(current) = txn.current(space, &coordinate)? {
             remove(txn, space, &current.event.id, now, effects)?;
         }
     }
-    let fresh = match stays {
-        Space::Served => serve(txn, event, from)?,
-        space => {
-            txn.put(space, event, from)?;
-            Vec::new()
-        }
-    };
     effects.affected.repo(&withdrawal.repo).left = true;
     txn.put_note(Shelf::Parked, &view_key(&withdrawal.repo), &now.0.to_be_bytes())?;
     drop_waiting_states(txn, withdrawal.repo.identifier.as_str(), now, effects)?;
     Ok(fresh)
+}
+
+fn set_aside(
+    txn: &mut dyn Transaction,
+    event: &VerifiedEvent,
+    from: &Provenance,
+) -> Result<Vec<Fresh>> {
+    txn.put(Space::Aside, event, from)?;
+    Ok(Vec::new())
 }
 
 /// States that waited for a repository wait for nothing once no announcement of that name is left.

@@ -5,12 +5,11 @@ use super::holds;
 use super::plan::view_key;
 use super::views::HISTORY_MAX;
 use crate::hub::Fresh;
+use grasp_core::hold::Hold;
 use grasp_core::nip34::State;
 use grasp_core::terms::Term;
 use grasp_core::{Coordinate, EventId, Kind, Time, VerifiedEvent};
-use grasp_store::{
-    Provenance, Put, Result, Shelf, Space, StoredEvent, Transaction,
-};
+use grasp_store::{Provenance, Put, Result, Shelf, Space, StoredEvent, Transaction};
 use std::sync::Arc;
 
 /// Serves an event; a version that it beats goes into history, or ends if it waited.
@@ -50,6 +49,22 @@ pub(super) fn serve(
         txn.remove_note(Shelf::Parked, &view_key(&repo))?;
     }
     Ok(fresh)
+}
+
+/// Durable, unseen, and with a deadline.
+pub(super) fn keep_waiting(
+    txn: &mut dyn Transaction,
+    event: &VerifiedEvent,
+    from: &Provenance,
+    hold: Hold,
+) -> Result<Vec<Fresh>> {
+    if let Put::Stored { replaced, .. } = txn.put(Space::Held, event, from)? {
+        if let Some(older) = replaced {
+            holds::end(txn, &older)?;
+        }
+        holds::set(txn, &event.id, &hold)?;
+    }
+    Ok(Vec::new())
 }
 
 /// Serves an event that was held.
@@ -95,4 +110,3 @@ pub(super) fn restore(txn: &mut dyn Transaction, of: &Coordinate) -> Result<Vec<
     }
     Ok(Vec::new())
 }
-

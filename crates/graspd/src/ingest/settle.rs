@@ -2,17 +2,17 @@
 //! disk before the next. The journal names what was begun; doing it again changes nothing more.
 
 use super::admit::{Clerk, Effects};
-use super::serving::serve_released;
 use super::affected::{Affected, Intent, IntentKey};
-use super::plan::{Copying, Plan, PlanError, Planner, view_key};
-use super::uploads;
 use super::holds;
+use super::plan::{Copying, Plan, PlanError, Planner, view_key};
+use super::serving::serve_released;
+use super::uploads;
 use crate::host::Host;
 use crate::hub::Fresh;
-use grasp_core::{Kind, Time};
 use grasp_core::hold::Hold;
 use grasp_core::policy::Rules;
 use grasp_core::terms::{Term, pointing_at};
+use grasp_core::{Kind, Time};
 use grasp_git::{discard, land};
 use grasp_store::{EventStore, Shelf, Space, StoreError, Transaction};
 use std::collections::BTreeMap;

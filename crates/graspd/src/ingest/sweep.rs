@@ -112,7 +112,10 @@ impl Desk<'_> {
         let begun = Intent::all(&*self.writer.store.read()?)?;
         let mut fresh = Vec::new();
         for (key, intent) in begun {
-            fresh.extend(self.carry(&key, &intent)?);
+            match self.carry(&key, &intent) {
+                Ok(served) => fresh.extend(served),
+                Err(error) => tracing::error!(%error, "a release still cannot be finished"),
+            }
         }
         Ok(fresh)
     }
@@ -195,13 +198,15 @@ impl Desk<'_> {
         let begun = Intent::all(&*store.read()?)?;
         for (key, intent) in &begun {
             self.unlock(intent)?;
-            self.carry(key, intent).context("finishing what a crash interrupted")?;
+            match self.carry(key, intent) {
+                Ok(_) => tracing::info!("finished what was interrupted"),
+                Err(error) => tracing::error!(%error, "what was interrupted is tried again later"),
+            }
         }
-        if !begun.is_empty() {
-            tracing::info!(count = begun.len(), "finished what was interrupted");
-        }
-        let keep: BTreeSet<String> =
+        let mut keep: BTreeSet<String> =
             uploads::quarantines_of(&*store.read()?)?.into_iter().collect();
+        let unfinished = Intent::all(&*store.read()?)?.into_iter().flat_map(|it| it.1.packs);
+        keep.extend(unfinished.map(|pack| pack.quarantine));
         sweep_incoming(layout, &keep).context("removing half-received data")?;
         self.give_deadlines()?;
         self.report_strangers()

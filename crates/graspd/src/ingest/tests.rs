@@ -1,6 +1,7 @@
 //! The writer's desk over a real store: facts gathered, verdicts applied, nothing half done.
 
-use super::admit::{Admission, Bounds, Candidate, Clerk, Effects, Purse, import_one};
+use super::admit::{Admission, Bounds, Candidate, Clerk, Effects, Purse};
+use super::import_one;
 use super::roles::RoleCache;
 use super::withdraw_blacklisted;
 use crate::repos::Repos;

@@ -45,8 +45,8 @@ pub fn hosted(store: &dyn Snapshot, rules: &Rules, repo: &RepoId) -> Result<Opti
     Ok(match standing {
         Standing::Served => Some(Hosting::Served),
         Standing::Held => {
-            let asleep = holds::of(store, &found.event.id)?
-                .is_some_and(|hold| hold.phase == Phase::Asleep);
+            let asleep =
+                holds::of(store, &found.event.id)?.is_some_and(|hold| hold.phase == Phase::Asleep);
             (!asleep).then_some(Hosting::Held)
         }
     })

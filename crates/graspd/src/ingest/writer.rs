@@ -154,9 +154,10 @@ impl Desk<'_> {
 
     fn extend(&self, ids: &[EventId]) {
         let patience = self.writer.host.patience;
-        let extended = self.writer.store.write(&mut |txn| {
-            ids.iter().try_for_each(|id| extend(txn, id, self.now, patience))
-        });
+        let extended = self
+            .writer
+            .store
+            .write(&mut |txn| ids.iter().try_for_each(|id| extend(txn, id, self.now, patience)));
         if let Err(error) = extended {
             tracing::error!(%error, "a deadline could not be extended");
         }

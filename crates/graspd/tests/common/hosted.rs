@@ -87,7 +87,8 @@ impl Hosted {
     ) -> (VerifiedEvent, Reply) {
         let at = self.later();
         let hex: Vec<(&str, String)> = of.iter().map(|(name, oid)| (*name, oid.to_hex())).collect();
-        let named: Vec<(&str, &str)> = hex.iter().map(|(name, oid)| (*name, oid.as_str())).collect();
+        let named: Vec<(&str, &str)> =
+            hex.iter().map(|(name, oid)| (*name, oid.as_str())).collect();
         let state = self.acme.state(&self.acme.owner, at, &named, head);
         let answer = self.client.publishes(&state).await;
         (state, answer)

@@ -17,20 +17,26 @@ pub(super) struct TooSlow;
 #[derive(Debug)]
 pub(super) struct Pace {
     span: Duration,
+    bytes_min: u64,
     waited: Duration,
     moved_bytes: u64,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        Self::patient(GRACE + SPAN)
+        Self { bytes_min: 0, ..Self::over(GRACE) }
     }
 }
 
 impl Pace {
-    /// Whose first span is this long.
-    pub(super) fn patient(span: Duration) -> Self {
-        Self { span, waited: Duration::ZERO, moved_bytes: 0 }
+    fn over(span: Duration) -> Self {
+        let bytes_min = BYTES_PER_SEC_MIN * SPAN.as_secs();
+        Self { span, bytes_min, waited: Duration::ZERO, moved_bytes: 0 }
+    }
+
+    /// For a peer that has to think first: silent for this long at most.
+    pub(super) fn patient(silence: Duration) -> Self {
+        Self { bytes_min: 1, ..Self::over(silence) }
     }
 
     /// How much longer the peer may keep silent before it has to be asked how it is doing.
@@ -47,9 +53,9 @@ impl Pace {
         if self.waited < self.span {
             return Ok(());
         }
-        let moved_bytes = std::mem::take(&mut self.moved_bytes);
-        *self = Self::patient(SPAN);
-        if moved_bytes < BYTES_PER_SEC_MIN * SPAN.as_secs() { Err(TooSlow) } else { Ok(()) }
+        let too_slow = self.moved_bytes < self.bytes_min;
+        *self = Self::over(SPAN);
+        if too_slow { Err(TooSlow) } else { Ok(()) }
     }
 }
 
@@ -62,8 +68,9 @@ mod tests {
     #[test]
     fn silence_is_borne_for_the_grace_and_one_span() {
         let mut pace = Pace::default();
-        assert_eq!(pace.patience(), GRACE + SPAN);
-        assert_eq!(pace.waited(GRACE + SPAN - SECOND), Ok(()));
+        assert_eq!(pace.patience(), GRACE);
+        assert_eq!(pace.waited(GRACE), Ok(()));
+        assert_eq!(pace.waited(SPAN - SECOND), Ok(()));
         assert_eq!(pace.patience(), SECOND);
         assert_eq!(pace.waited(SECOND), Err(TooSlow));
     }
@@ -93,7 +100,14 @@ mod tests {
     fn a_burst_does_not_pay_for_later_silence() {
         let mut pace = Pace::default();
         pace.moved(100 << 20);
-        assert_eq!(pace.waited(GRACE + SPAN), Ok(()));
+        assert_eq!(pace.waited(GRACE), Ok(()));
         assert_eq!(pace.waited(SPAN), Err(TooSlow));
+    }
+
+    #[test]
+    fn who_has_to_think_first_gets_the_time_and_no_more() {
+        let mut pace = Pace::patient(300 * SECOND);
+        assert_eq!(pace.waited(299 * SECOND), Ok(()));
+        assert_eq!(pace.waited(SECOND), Err(TooSlow));
     }
 }

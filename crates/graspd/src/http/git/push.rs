@@ -203,6 +203,7 @@ impl Push {
             Stop::Left | Stop::Body(BadBody::Gone) => return None,
             Stop::Body(bad @ BadBody::Slow(_)) => {
                 tracing::debug!(repo = %self.guest.repo, why = %bad, "a push was ended");
+                self.to.break_off();
                 self.guest.hang_up.cancel();
                 return None;
             }

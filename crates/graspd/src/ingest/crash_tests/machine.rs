@@ -1,0 +1,309 @@
+//! A server without sockets that dies at a step of one's choice, and the disk that outlives it.
+
+use super::super::{Asker, Bounds, Copied, Delivery, Ingest, Offer, Outcome, UploadLimits, Writer};
+use crate::clock::Clock;
+use crate::host::{Chore, Host, InFlight};
+use crate::hub::Hub;
+use crate::metrics::Metrics;
+use crate::repos::Repos;
+use grasp_core::event::Forged;
+use grasp_core::hold::Patience;
+use grasp_core::maintainers::MaintainerRule;
+use grasp_core::policy::{Answer, Rules};
+use grasp_core::push::{Command, Target};
+use grasp_core::service::{Authority, Service};
+use grasp_core::{EventId, Oid, PubKey, RepoId, Time, VerifiedEvent};
+use grasp_git::{Git, GitLimits, Layout, PackLimits, Quarantine, copy};
+use grasp_relay::{Budgets, Limits, Loopback};
+use grasp_store::{EventStore, LmdbStore, Options, Provenance};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+pub(super) const DOMAIN: &str = "git.example";
+const MIB: u64 = 1 << 20;
+
+/// What a crash leaves. Copies share nothing.
+#[derive(Debug)]
+pub(super) struct Disk(TempDir);
+
+impl Disk {
+    pub(super) fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for root in ["events", "git"] {
+            std::fs::create_dir(dir.path().join(root)).unwrap();
+        }
+        Self(dir)
+    }
+
+    pub(super) fn duplicate(&self) -> Self {
+        let twin = tempfile::tempdir().unwrap();
+        let from = format!("{}/.", self.0.path().display());
+        let copied = std::process::Command::new("cp").arg("-a").arg(from).arg(twin.path()).status();
+        assert!(copied.unwrap().success());
+        Self(twin)
+    }
+
+    pub(super) fn layout(&self) -> Layout {
+        Layout::new(self.0.path().join("git").canonicalize().unwrap())
+    }
+
+    pub(super) fn boots(&self) -> Machine {
+        self.boots_to_die_at(usize::MAX)
+    }
+
+    /// Does `steps` steps of releases and then nothing more.
+    pub(super) fn boots_to_die_at(&self, steps: usize) -> Machine {
+        Machine::start(self, steps)
+    }
+
+    fn store(&self) -> LmdbStore {
+        LmdbStore::open(&self.0.path().join("events"), &Options::default()).unwrap()
+    }
+}
+
+pub(super) struct Machine {
+    pub(super) store: Arc<dyn EventStore>,
+    pub(super) host: Arc<Host>,
+    writer: Option<Writer>,
+    running: Option<(Ingest, Vec<JoinHandle<()>>)>,
+    chores: UnboundedReceiver<Chore>,
+    taken: Arc<AtomicUsize>,
+    steps: usize,
+    runtime: Runtime,
+}
+
+impl Machine {
+    fn start(disk: &Disk, steps: usize) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let layout = disk.layout();
+        layout.prepare().unwrap();
+        let program = grasp_testkit::Git::any().binary;
+        let git = runtime.block_on(Git::find(&program, &layout, GitLimits::default())).unwrap();
+        let (send, chores) = unbounded_channel();
+        let taken = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&taken);
+        let host = Arc::new(Host {
+            repos: Arc::new(Repos::new(layout.clone())),
+            layout,
+            git,
+            patience: Patience::default(),
+            uploads: uploads(),
+            pack: PackLimits::push(64 * MIB),
+            proposal_pack: PackLimits::proposal(64 * MIB),
+            free_bytes_min: 0,
+            retention: Duration::from_secs(1),
+            in_flight: InFlight::default(),
+            checkpoint: Box::new(move |_| counted.fetch_add(1, Ordering::Relaxed) < steps),
+            chores: send,
+        });
+        let store: Arc<dyn EventStore> = Arc::new(disk.store());
+        let writer = Some(writer(&store, &host));
+        Self { store, host, writer, running: None, chores, taken, steps, runtime }
+    }
+
+    /// False if it died of that.
+    pub(super) fn recovers(&mut self) -> bool {
+        let recovered = self.writer.as_ref().unwrap().recover();
+        assert!(recovered.is_ok() || self.is_dead(), "{recovered:?}");
+        recovered.is_ok()
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) > self.steps
+    }
+
+    fn ingest(&mut self) -> Ingest {
+        if let Some(writer) = self.writer.take() {
+            self.running = Some(writer.start(1).unwrap());
+        }
+        self.running.as_ref().unwrap().0.clone()
+    }
+
+    pub(super) fn publishes(&mut self, event: &VerifiedEvent) -> Answer {
+        let heard = Arc::new(Heard::default());
+        let (ingest, asker) = (self.ingest(), Arc::clone(&heard) as Arc<dyn Asker>);
+        let event = Box::new(event.event().clone());
+        let offer = Offer { event, from: Provenance::direct(Time(1)), ip: None, asker };
+        self.runtime.block_on(async {
+            ingest.offer(0, offer).await;
+            heard.told.notified().await;
+        });
+        heard.answer.lock().take().unwrap()
+    }
+
+    /// Pushes a pack with the commands for these refs, as they are to be afterwards.
+    pub(super) fn pushes(&mut self, it: &Push) -> Outcome {
+        let quarantine = self.receives(&it.repo, &it.pack);
+        let others = it.others.iter().map(|(repo, pack)| (repo.clone(), self.receives(repo, pack)));
+        let others = others.collect();
+        let shown = self.host.repos.shown(&it.repo).unwrap();
+        let commands = it.refs.iter().map(|(name, new)| {
+            let target = Target::parse(name);
+            let old = target.as_ref().and_then(|target| shown.refs.get(target)).map(|it| it.oid);
+            Command { name: (*name).into(), target, old, new: *new }
+        });
+        let commands = commands.collect();
+        let (repo, from) = (it.repo.clone(), String::new());
+        let delivery = Delivery { repo, commands, quarantine, bytes: 1, others, from };
+        let ingest = self.ingest();
+        self.runtime.block_on(ingest.land(delivery))
+    }
+
+    fn receives(&self, repo: &RepoId, pack: &[u8]) -> Quarantine {
+        let quarantine = Quarantine::open(&self.host.layout, repo).unwrap();
+        let receiving = async {
+            quarantine.receive(&self.host.git, &self.host.pack, &mut &*pack).await.unwrap();
+        };
+        self.runtime.block_on(receiving);
+        quarantine
+    }
+
+    /// A pack that is here when the power fails, and nothing else of its push.
+    pub(super) fn receives_and_forgets(&self, repo: &RepoId, pack: &[u8]) {
+        self.receives(repo, pack).keep();
+    }
+
+    /// Lets time pass: what could not be finished is tried again.
+    pub(super) fn sweeps(&mut self) {
+        let ingest = self.ingest();
+        // The writer takes one thing after the other, so the second ends after the first.
+        self.runtime.block_on(async {
+            ingest.sweep().await;
+            ingest.extend(Vec::new()).await;
+        });
+    }
+
+    /// Does what the keeper does, until there is nothing left to do.
+    pub(super) fn does_chores(&mut self) {
+        let ingest = self.ingest();
+        while let Ok(chore) = self.chores.try_recv() {
+            match chore {
+                Chore::Discard(name) => grasp_git::discard(&self.host.layout, &name).unwrap(),
+                Chore::Tidy(_) => {}
+                Chore::Copy(it) => {
+                    let quarantine = Quarantine::open(&self.host.layout, &it.to).unwrap();
+                    let (git, pack) = (&self.host.git, &self.host.pack);
+                    let from = self.host.repos.directory(&it.from);
+                    let none = BTreeSet::new();
+                    self.runtime.block_on(async {
+                        copy(git, &from, &quarantine, &it.wants, &none, pack).await.unwrap();
+                        let (to, proposals) = (it.to, it.proposals);
+                        ingest.copied(Copied { to, quarantine, proposals }).await;
+                        ingest.extend(Vec::new()).await;
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let Some((ingest, threads)) = self.running.take() else { return };
+        drop(ingest);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}
+
+/// What somebody pushes; `None` deletes.
+#[derive(Debug, Clone)]
+pub(super) struct Push {
+    pub(super) repo: RepoId,
+    pub(super) refs: Vec<(String, Option<Oid>)>,
+    pub(super) pack: Vec<u8>,
+    /// The same for other owners.
+    pub(super) others: Vec<(RepoId, Vec<u8>)>,
+}
+
+#[derive(Default)]
+struct Heard {
+    answer: Mutex<Option<Answer>>,
+    told: tokio::sync::Notify,
+}
+
+impl Asker for Heard {
+    fn answer(&self, _: &EventId, answer: &Answer) {
+        *self.answer.lock() = Some(answer.clone());
+        self.told.notify_one();
+    }
+
+    fn answer_forged(&self, id: &EventId, why: Forged) {
+        panic!("{id}: {why}");
+    }
+}
+
+fn writer(store: &Arc<dyn EventStore>, host: &Arc<Host>) -> Writer {
+    Writer {
+        store: Arc::clone(store),
+        rules: Arc::new(rules()),
+        bounds: Bounds {
+            held_events_max: 1_000,
+            held_bytes_max: 64 << 20,
+            held_per_key_max: 500,
+            aside_events_max: 100,
+            aside_bytes_max: 1 << 20,
+            burials_per_author_max: 100,
+        },
+        budgets: Arc::new(Mutex::new(Budgets::new(Arc::new(Limits::default()), Loopback::Exempt))),
+        host: Arc::clone(host),
+        hub: Arc::new(Hub::default()),
+        clock: Arc::new(Clock::default()),
+        metrics: Arc::new(Metrics::new().unwrap()),
+    }
+}
+
+fn rules() -> Rules {
+    Rules {
+        service: Service::new(Authority::parse(DOMAIN).unwrap(), vec![], ""),
+        maintainer_rule: MaintainerRule::Confirmed,
+        repository_whitelist: vec![],
+        repository_blacklist: vec![],
+        event_blacklist: [].into(),
+        respect_deletions: true,
+        relay_key: PubKey::from_bytes([9; 32]),
+        created_at_ahead_secs_max: 900,
+        grasp_lists_max: 10,
+    }
+}
+
+fn uploads() -> UploadLimits {
+    UploadLimits {
+        patience: Duration::from_secs(20 * 60),
+        bytes_per_ip_max: MIB,
+        bytes_per_repository_max: MIB,
+        bytes_max: MIB,
+        count_per_repository_max: 10,
+    }
+}
+
+/// A git command that must succeed, in some bare repository.
+pub(super) fn git(dir: &Path, args: &[&str], input: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+    let mut git = Command::new(grasp_testkit::Git::any().binary);
+    let envs = [
+        ("GIT_CONFIG_NOSYSTEM", "1"),
+        ("HOME", "/nonexistent"),
+        ("GIT_AUTHOR_NAME", "A"),
+        ("GIT_AUTHOR_EMAIL", "a@example.com"),
+        ("GIT_AUTHOR_DATE", "1700000000 +0000"),
+        ("GIT_COMMITTER_NAME", "A"),
+        ("GIT_COMMITTER_EMAIL", "a@example.com"),
+        ("GIT_COMMITTER_DATE", "1700000000 +0000"),
+    ];
+    git.env_clear().envs(envs).arg("--git-dir").arg(dir).args(args);
+    git.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = git.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}

@@ -1,0 +1,53 @@
+//! Events an operator brings along: the rules are not asked, but nothing that needs git data is
+//! served without it.
+
+use super::admit::Effects;
+use super::affected::Intent;
+use super::gather::known;
+use super::removal::{bury, vanish_author};
+use super::serving::{keep_waiting, serve};
+use grasp_core::VerifiedEvent;
+use grasp_core::hold::{Hold, Patience};
+use grasp_core::policy::{Rules, Subject};
+use grasp_store::{Provenance, Space, StoreError, Transaction};
+use std::sync::Arc;
+
+/// An operator's import: served without asking the rules, yet deletions count in both directions,
+/// and what needs git data waits for it. True if the event is now here.
+pub fn import_one(
+    txn: &mut dyn Transaction,
+    event: &VerifiedEvent,
+    from: &Provenance,
+    rules: &Rules,
+) -> Result<bool, StoreError> {
+    let erased = rules.respect_deletions && txn.erased(event)?.reaches(event);
+    if erased || event.kind.is_ephemeral() || known(txn, &event.id)?.is_some() {
+        return Ok(false);
+    }
+    let subject = Subject::of(event, rules);
+    let needs_git = match &subject {
+        Ok(Subject::State(state)) => state.names_objects(),
+        Ok(Subject::PullRequest(_)) => true,
+        _ => false,
+    };
+    if needs_git {
+        keep_waiting(txn, event, from, Hold::begin(from.received, Patience::default()))?;
+        return txn.contains(Space::Held, &event.id);
+    }
+    let stored = !serve(txn, &Arc::new(event.clone()), from)?.is_empty();
+    // A request to vanish from other relays, or one that cannot be read, is kept as it is.
+    let mut effects = Effects::default();
+    match subject {
+        Ok(Subject::Deletion(deletion)) if rules.respect_deletions => {
+            bury(txn, &deletion, from.received, &mut effects)?;
+        }
+        Ok(Subject::Vanish(vanish)) if rules.respect_deletions => {
+            vanish_author(txn, &vanish, from.received, &mut effects)?;
+        }
+        _ => {}
+    }
+    if !effects.affected.is_empty() {
+        Intent { affected: effects.affected, packs: Vec::new() }.write(txn)?;
+    }
+    Ok(stored)
+}
