@@ -5,11 +5,13 @@ use std::path::PathBuf;
 pub(crate) const USAGE: &str = "\
 usage: bench relay [--quick] [--events N] [--connections N] [--only PART] [--json] [--check]
                    [--graspd PATH]
+       bench git   [--quick] [--only PART] [--json] [--check] [--graspd PATH]
 
   --quick          tiny sizes: shows that everything works, and nothing about speed
   --events N       stored events for ingest, queries and memory (50000)
   --connections N  for ingest and queries (8)
-  --only PART      one of ingest (with queries and fan-out), memory (with ingest), negentropy
+  --only PART      relay: one of ingest (with queries and fan-out), memory (with ingest), negentropy
+                   git: one of refs, clone, push, branches, memory
   --json           print the report as JSON
   --check          end with an error when a requirement is missed
   --graspd PATH    measure this server instead of building the one in this workspace";
@@ -17,8 +19,14 @@ usage: bench relay [--quick] [--events N] [--connections N] [--only PART] [--jso
 #[derive(Debug)]
 pub(crate) enum Command {
     Relay(Settings),
+    Git(Settings),
     /// Hidden: the other end of the echo floor.
     Echo,
+    /// Hidden: git's own HTTP server below a directory.
+    Cgi {
+        backend: PathBuf,
+        root: PathBuf,
+    },
     /// Hidden: holds idle connections open.
     Idle {
         address: String,
@@ -43,7 +51,21 @@ pub(crate) enum Part {
     Ingest,
     Memory,
     Negentropy,
+    Refs,
+    Clone,
+    Push,
+    Branches,
 }
+
+const RELAY_PARTS: &[(&str, Part)] =
+    &[("ingest", Part::Ingest), ("memory", Part::Memory), ("negentropy", Part::Negentropy)];
+const GIT_PARTS: &[(&str, Part)] = &[
+    ("refs", Part::Refs),
+    ("clone", Part::Clone),
+    ("push", Part::Push),
+    ("branches", Part::Branches),
+    ("memory", Part::Memory),
+];
 
 impl Settings {
     pub(crate) fn wants(&self, part: Part) -> bool {
@@ -53,8 +75,14 @@ impl Settings {
 
 pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, String> {
     match words.next().as_deref() {
-        Some("relay") => settings(words).map(Command::Relay),
+        Some("relay") => settings(words, RELAY_PARTS).map(Command::Relay),
+        Some("git") => settings(words, GIT_PARTS).and_then(for_git).map(Command::Git),
         Some("echo") => Ok(Command::Echo),
+        Some("cgi") => {
+            let backend = words.next().ok_or(USAGE)?.into();
+            let root = words.next().ok_or(USAGE)?.into();
+            Ok(Command::Cgi { backend, root })
+        }
         Some("idle") => {
             let address = words.next().ok_or(USAGE)?;
             let count = words.next().and_then(|count| count.parse().ok()).ok_or(USAGE)?;
@@ -64,7 +92,10 @@ pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, 
     }
 }
 
-fn settings(mut words: impl Iterator<Item = String>) -> Result<Settings, String> {
+fn settings(
+    mut words: impl Iterator<Item = String>,
+    parts: &[(&str, Part)],
+) -> Result<Settings, String> {
     let mut settings = Settings::default();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word} needs a value\n\n{USAGE}"));
@@ -75,7 +106,7 @@ fn settings(mut words: impl Iterator<Item = String>) -> Result<Settings, String>
             "--graspd" => settings.graspd = Some(value()?.into()),
             "--events" => settings.events = Some(number(&word, &value()?, 100)?),
             "--connections" => settings.connections = Some(number(&word, &value()?, 1)?),
-            "--only" => settings.only = Some(part(&value()?)?),
+            "--only" => settings.only = Some(part(&value()?, parts)?),
             _ => return Err(format!("{word} is not known here\n\n{USAGE}")),
         }
     }
@@ -87,11 +118,14 @@ fn number(word: &str, value: &str, min: usize) -> Result<usize, String> {
     number.ok_or_else(|| format!("{word} takes a number from {min} on"))
 }
 
-fn part(name: &str) -> Result<Part, String> {
-    match name {
-        "ingest" => Ok(Part::Ingest),
-        "memory" => Ok(Part::Memory),
-        "negentropy" => Ok(Part::Negentropy),
-        _ => Err(format!("{name} is not a part\n\n{USAGE}")),
+fn part(name: &str, parts: &[(&str, Part)]) -> Result<Part, String> {
+    let found = parts.iter().find(|(known, _)| *known == name);
+    found.map(|(_, part)| *part).ok_or_else(|| format!("{name} is not a part\n\n{USAGE}"))
+}
+
+fn for_git(settings: Settings) -> Result<Settings, String> {
+    match (settings.events, settings.connections) {
+        (None, None) => Ok(settings),
+        _ => Err(format!("--events and --connections are for `bench relay`\n\n{USAGE}")),
     }
 }

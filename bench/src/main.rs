@@ -1,11 +1,12 @@
-//! A load generator and its report: `cargo run --release -p bench -- relay`. It starts the real
-//! server as a process of its own and measures each figure beside what the same machine could do
-//! at best in the same run, so that a report means something on any machine.
+//! A load generator and its report: `cargo run --release -p bench -- relay` or `git`. It starts the
+//! real server as a process of its own and measures each figure beside what the same machine could
+//! do at best in the same run, so that a report means something on any machine.
 
 mod cli;
 mod events;
 mod filling;
 mod floors;
+mod git;
 mod plan;
 mod process;
 mod relay;
@@ -17,6 +18,7 @@ mod wire;
 mod work;
 
 use cli::{Command, Settings};
+use report::Report;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -38,21 +40,26 @@ fn main() -> ExitCode {
 
 fn run(command: &Command) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    match command {
-        Command::Relay(settings) => runtime.block_on(report(settings)),
-        Command::Echo => runtime.block_on(floors::echo::serve()).map(|()| ExitCode::SUCCESS),
-        Command::Idle { address, count } => {
-            runtime.block_on(work::idle::sit(address, *count)).map(|()| ExitCode::SUCCESS)
+    runtime.block_on(async {
+        match command {
+            Command::Relay(settings) => Ok(shown(&relay::measure(settings).await?, settings)),
+            Command::Git(settings) => Ok(shown(&git::measure(settings).await?, settings)),
+            Command::Echo => floors::echo::serve().await.map(|()| ExitCode::SUCCESS),
+            Command::Cgi { backend, root } => {
+                floors::cgi::serve(backend, root).await.map(|()| ExitCode::SUCCESS)
+            }
+            Command::Idle { address, count } => {
+                work::idle::sit(address, *count).await.map(|()| ExitCode::SUCCESS)
+            }
         }
-    }
+    })
 }
 
-async fn report(settings: &Settings) -> anyhow::Result<ExitCode> {
-    let report = relay::measure(settings).await?;
+fn shown(report: &Report, settings: &Settings) -> ExitCode {
     match settings.json {
         true => println!("{}", report.to_json()),
         false => print!("{report}"),
     }
     let failed = settings.check && report.failed() > 0;
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

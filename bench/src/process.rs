@@ -8,11 +8,36 @@ use std::time::Duration;
 
 /// Memory that belongs to the process alone: the mapped store is the page cache's, not ours.
 pub(crate) fn anonymous_mb(pid: u32) -> Result<f64> {
+    status_mb(pid, "RssAnon:")
+}
+
+/// All of its pages that are in memory, mapped files included.
+pub(crate) fn resident_mb(pid: u32) -> Result<f64> {
+    status_mb(pid, "VmRSS:")
+}
+
+/// The most that was ever resident, since [`forget_peak`].
+pub(crate) fn peak_mb(pid: u32) -> Result<f64> {
+    status_mb(pid, "VmHWM:")
+}
+
+pub(crate) fn forget_peak(pid: u32) -> Result<()> {
+    // proc(5): 5 resets the peak resident set size.
+    fs::write(format!("/proc/{pid}/clear_refs"), "5").context("the kernel keeps its peak")
+}
+
+fn status_mb(pid: u32, field: &str) -> Result<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).and_then(|n| n.parse().ok());
-    let kib: f64 = kib.context("this kernel does not tell RssAnon")?;
+    let kib: f64 = kib.with_context(|| format!("this kernel does not tell {field}"))?;
     Ok(kib * 1024.0 / 1_000_000.0)
+}
+
+/// How many wanted a core lately: over 1, 5 and 15 minutes.
+pub(crate) fn load_average() -> String {
+    let line = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    line.split(' ').take(3).collect::<Vec<_>>().join(" ")
 }
 
 /// `/proc` counts time in these, on every Linux.
@@ -91,7 +116,9 @@ mod tests {
 
     #[test]
     fn this_process_has_memory_and_threads() {
-        assert!(anonymous_mb(std::process::id()).unwrap() > 0.0);
+        let pid = std::process::id();
+        let (anonymous, resident) = (anonymous_mb(pid).unwrap(), resident_mb(pid).unwrap());
+        assert!(anonymous > 0.0 && resident > anonymous && peak_mb(pid).unwrap() >= anonymous);
         assert!(!thread_times(std::process::id()).unwrap().is_empty());
     }
 }

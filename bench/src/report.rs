@@ -34,7 +34,19 @@ impl Row {
         self
     }
 
-    /// A requirement on the figure as a share of its floor.
+    pub(crate) fn at_most(mut self, limit: f64) -> Self {
+        let met = self.figure <= limit;
+        self.required = Some(Required { text: format!("<= {limit}"), met });
+        self
+    }
+
+    /// Requirements on the figure as a share of its floor.
+    pub(crate) fn at_most_share(mut self, share: f64) -> Self {
+        let met = self.ratio().is_some_and(|ratio| ratio <= share);
+        self.required = Some(Required { text: format!("ratio <= {share}"), met });
+        self
+    }
+
     pub(crate) fn at_least_share(mut self, share: f64) -> Self {
         let met = self.ratio().is_some_and(|ratio| ratio >= share);
         self.required = Some(Required { text: format!("ratio >= {share}"), met });
@@ -166,9 +178,13 @@ mod tests {
         report.add(Row::new("slow", 10.0, "/s").beside("floor", 20.0).at_least_share(0.6));
         report.add(Row::new("small", 10.0, "MB").below(20.0));
         report.add(Row::new("large", 10.0, "MB").below(5.0));
-        assert_eq!(report.failed(), 2);
+        report.add(Row::new("brief", 10.0, "s").beside("floor", 5.0).at_most_share(2.0));
+        report.add(Row::new("long", 11.0, "s").beside("floor", 5.0).at_most_share(2.0));
+        report.add(Row::new("few", 3.0, "").at_most(3.0));
+        report.add(Row::new("many", 4.0, "").at_most(3.0));
+        assert_eq!(report.failed(), 4);
         let text = report.to_string();
-        assert!(text.contains("2 requirement(s) missed"), "{text}");
+        assert!(text.contains("4 requirement(s) missed"), "{text}");
     }
 
     #[test]

@@ -14,6 +14,10 @@ impl Latencies {
         self.0.append(&mut more.0);
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The duration that this share of all stayed within.
     pub(crate) fn percentile(&self, percent: usize) -> Duration {
         let mut sorted = self.0.clone();
@@ -45,6 +49,12 @@ pub(crate) fn rate(count: usize, took: Duration) -> f64 {
     number(count) / took.as_secs_f64()
 }
 
+/// The middle one; the lower of the two of an even number.
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len().saturating_sub(1) / 2).copied().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,5 +67,11 @@ mod tests {
         assert_eq!(latencies.percentile(99), Duration::from_millis(99));
         assert_eq!(latencies.percentile(100), Duration::from_millis(100));
         assert_eq!(Latencies::default().percentile(99), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert!((median(vec![9.0, 1.0, 5.0]) - 5.0).abs() < f64::EPSILON);
+        assert!((median(vec![4.0, 3.0]) - 3.0).abs() < f64::EPSILON);
     }
 }

@@ -61,3 +61,11 @@ pub(crate) fn accepted(text: &str) -> Result<()> {
         false => bail!("an event was not accepted: {text}"),
     }
 }
+
+/// An OK that says yes, though perhaps not yet.
+pub(crate) fn taken(text: &str) -> Result<()> {
+    match text.starts_with("[\"OK\"") && text.contains("\",true,\"") {
+        true => Ok(()),
+        false => bail!("an event was not taken: {text}"),
+    }
+}

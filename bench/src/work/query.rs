@@ -26,7 +26,7 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    const ALL: [Shape; 5] =
+    pub(crate) const ALL: [Shape; 5] =
         [Shape::Id, Shape::Repository, Shape::Replies, Shape::AuthorKind, Shape::Newest];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -39,7 +39,7 @@ impl Shape {
         }
     }
 
-    fn filter(self, world: &World, issues: &[EventId], random: &mut Random) -> Value {
+    pub(crate) fn filter(self, world: &World, issues: &[EventId], random: &mut Random) -> Value {
         match self {
             Shape::Id => json!({"ids": [random.pick(issues)], "limit": LIMIT}),
             Shape::Repository => json!({"#a": [random.pick(&world.repositories)], "limit": LIMIT}),
@@ -118,7 +118,7 @@ async fn ask(mut socket: Socket, questions: Vec<(Shape, Utf8Bytes)>) -> Result<A
 }
 
 /// Bytes and events up to EOSE.
-async fn hear_out(socket: &mut Socket) -> Result<(usize, usize)> {
+pub(crate) async fn hear_out(socket: &mut Socket) -> Result<(usize, usize)> {
     let (mut bytes, mut events) = (0, 0);
     loop {
         let text = hear(socket).await?;

@@ -3,11 +3,13 @@
 //! the only place clients read it from. Its work is bounded by the number of commits.
 
 use crate::gate::Seen;
+use crate::objects::Objects;
 use gix_hash::ObjectId;
-use gix_object::{Kind, TreeRefIter};
+use gix_object::{Find, Kind, TreeRefIter};
 use gix_odb::pack::Bundle;
 use gix_odb::pack::cache::DecodeEntry;
 use gix_odb::pack::data::decode::{entry, header};
+use gix_odb::{HandleArc, Header};
 use std::path::Path;
 
 const NAME: &[u8] = b".gitmodules";
@@ -41,111 +43,30 @@ fn unreadable(error: impl std::fmt::Display) -> BadSubmodule {
     BadSubmodule::Unreadable(error.to_string())
 }
 
-/// Looks through a pack that git has indexed; blocking.
-pub(crate) fn check(index: &Path, seen: &Seen) -> Result<(), BadSubmodule> {
+/// Looks through a pack of this quarantine that git has indexed; blocking.
+pub(crate) fn check(quarantine: &Path, index: &Path, seen: &Seen) -> Result<(), BadSubmodule> {
     let commits = u64::try_from(seen.commits.len() + seen.unsure.len()).unwrap_or(u64::MAX);
-    let mut walk = Walk {
-        steps_left: commits.saturating_mul(STEPS_PER_COMMIT_MAX).saturating_add(STEPS_FREE),
-        last: None,
-        recent: Recent::default(),
-    };
+    let steps = commits.saturating_mul(STEPS_PER_COMMIT_MAX).saturating_add(STEPS_FREE);
+    let mut budget = Budget { steps_left: steps };
     for offsets in [&seen.commits, &seen.unsure] {
         for some in offsets.chunks(COMMITS_PER_MAPPING) {
+            let store = Objects::open(quarantine).map_err(unreadable)?.into_handle();
+            let store = store.with_pack_cache(|| Box::new(Recent::default()));
             let Bundle { pack, index } =
                 Bundle::at(index, gix_hash::Kind::Sha1).map_err(unreadable)?;
             let pack = pack.with_alloc_limit_bytes(Some(ALLOC_BYTES_MAX));
-            walk.check(&Bundle { pack, index }, some)?;
+            let bundle = Bundle { pack, index };
+            Walk { store, bundle, last: None, budget: &mut budget }.check(some)?;
         }
     }
     Ok(())
 }
 
-struct Walk {
+struct Budget {
     steps_left: u64,
-    /// Most commits leave the file as it was.
-    last: Option<ObjectId>,
-    recent: Recent,
 }
 
-impl Walk {
-    fn check(&mut self, bundle: &Bundle, offsets: &[u64]) -> Result<(), BadSubmodule> {
-        let mut buffer = Vec::new();
-        for offset in offsets {
-            if !self.is_commit(bundle, *offset)? {
-                continue;
-            }
-            self.read(bundle, *offset, &mut buffer)?;
-            // A tree that is not in the pack has been here, and was checked, before.
-            let Some(tree) = root_tree(&buffer).and_then(|id| find(bundle, &id)) else { continue };
-            self.read(bundle, tree, &mut buffer)?;
-            self.check_tree(bundle, &mut buffer)?;
-        }
-        Ok(())
-    }
-
-    fn check_tree(&mut self, bundle: &Bundle, buffer: &mut Vec<u8>) -> Result<(), BadSubmodule> {
-        let entries = TreeRefIter::from_bytes(buffer, gix_hash::Kind::Sha1).filter_map(Result::ok);
-        // More than one only on file systems that do not tell case apart.
-        let found: Vec<ObjectId> = entries
-            .filter(|entry| entry.filename.eq_ignore_ascii_case(NAME) && entry.mode.is_blob())
-            .map(|entry| entry.oid.to_owned())
-            .collect();
-        for blob in found {
-            if self.last.replace(blob) != Some(blob)
-                && let Some(offset) = find(bundle, &blob)
-            {
-                self.check_blob(bundle, blob, offset, buffer)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn check_blob(
-        &mut self,
-        bundle: &Bundle,
-        blob: ObjectId,
-        offset: u64,
-        buffer: &mut Vec<u8>,
-    ) -> Result<(), BadSubmodule> {
-        if self.header(bundle, offset)?.object_size > BYTES_MAX {
-            return Err(BadSubmodule::Large { blob });
-        }
-        self.read(bundle, offset, buffer)?;
-        if is_harmless(buffer) { Ok(()) } else { Err(BadSubmodule::Control { blob }) }
-    }
-
-    fn is_commit(&mut self, bundle: &Bundle, offset: u64) -> Result<bool, BadSubmodule> {
-        Ok(self.header(bundle, offset)?.kind == Kind::Commit)
-    }
-
-    fn header(&mut self, bundle: &Bundle, offset: u64) -> Result<header::Outcome, BadSubmodule> {
-        let entry = bundle.pack.entry(offset).map_err(unreadable)?;
-        let base = |id: &gix_hash::oid| match find(bundle, id) {
-            Some(offset) => bundle.pack.entry(offset).map(header::ResolvedBase::InPack).map(Some),
-            None => Ok(None),
-        };
-        let header = bundle.pack.decode_header(entry, &mut Default::default(), &base);
-        let header = header.map_err(unreadable)?;
-        self.pay(header.num_deltas)?;
-        Ok(header)
-    }
-
-    fn read(
-        &mut self,
-        bundle: &Bundle,
-        offset: u64,
-        into: &mut Vec<u8>,
-    ) -> Result<(), BadSubmodule> {
-        let entry = bundle.pack.entry(offset).map_err(unreadable)?;
-        let base = |id: &gix_hash::oid, _: &mut Vec<u8>| match find(bundle, id) {
-            Some(offset) => bundle.pack.entry(offset).map(entry::ResolvedBase::InPack).map(Some),
-            None => Ok(None),
-        };
-        let recent = &mut self.recent;
-        let read = bundle.pack.decode_entry(entry, into, &mut Default::default(), &base, recent);
-        self.pay(read.map_err(unreadable)?.num_deltas)
-    }
-
+impl Budget {
     fn pay(&mut self, deltas: u32) -> Result<(), BadSubmodule> {
         let left = self.steps_left.checked_sub(u64::from(deltas) + 1);
         self.steps_left = left.ok_or(BadSubmodule::Chained)?;
@@ -153,8 +74,95 @@ impl Walk {
     }
 }
 
-fn find(bundle: &Bundle, id: &gix_hash::oid) -> Option<u64> {
-    bundle.index.lookup(id).map(|at| bundle.index.pack_offset_at_index(at))
+/// Commits are found by their place in the pack, what they lead to by its id: a tree may have come
+/// earlier, with nothing that led clients to it.
+struct Walk<'a> {
+    store: HandleArc,
+    bundle: Bundle,
+    /// Most commits leave the file as it was.
+    last: Option<ObjectId>,
+    budget: &'a mut Budget,
+}
+
+impl Walk<'_> {
+    fn check(&mut self, offsets: &[u64]) -> Result<(), BadSubmodule> {
+        let mut buffer = Vec::new();
+        for offset in offsets {
+            if !self.is_commit(*offset)? {
+                continue;
+            }
+            self.read_at(*offset, &mut buffer)?;
+            let tree = root_tree(&buffer).ok_or_else(|| unreadable("a commit has no tree"))?;
+            self.size(&tree)?;
+            self.read(&tree, &mut buffer)?;
+            self.check_tree(&mut buffer)?;
+        }
+        Ok(())
+    }
+
+    fn check_tree(&mut self, buffer: &mut Vec<u8>) -> Result<(), BadSubmodule> {
+        let entries = TreeRefIter::from_bytes(buffer, gix_hash::Kind::Sha1).filter_map(Result::ok);
+        // More than one only on file systems that do not tell case apart.
+        let found: Vec<ObjectId> = entries
+            .filter(|entry| entry.filename.eq_ignore_ascii_case(NAME) && entry.mode.is_blob())
+            .map(|entry| entry.oid.to_owned())
+            .collect();
+        for blob in found {
+            if self.last.replace(blob) == Some(blob) {
+                continue;
+            }
+            if self.size(&blob)? > BYTES_MAX {
+                return Err(BadSubmodule::Large { blob });
+            }
+            self.read(&blob, buffer)?;
+            if !is_harmless(buffer) {
+                return Err(BadSubmodule::Control { blob });
+            }
+        }
+        Ok(())
+    }
+
+    fn size(&mut self, id: &ObjectId) -> Result<u64, BadSubmodule> {
+        let header = self.store.try_header(id).map_err(unreadable)?;
+        let header = header.ok_or_else(|| unreadable("an object is missing"))?;
+        self.budget.pay(header.num_deltas().unwrap_or(0))?;
+        Ok(header.size())
+    }
+
+    fn read(&self, id: &ObjectId, into: &mut Vec<u8>) -> Result<(), BadSubmodule> {
+        let found = self.store.try_find(id, into).map_err(unreadable)?;
+        found.map(|_| ()).ok_or_else(|| unreadable("an object is missing"))
+    }
+
+    fn is_commit(&mut self, offset: u64) -> Result<bool, BadSubmodule> {
+        let pack = &self.bundle.pack;
+        let entry = pack.entry(offset).map_err(unreadable)?;
+        let base = |id: &gix_hash::oid| match self.offset_of(id) {
+            Some(offset) => pack.entry(offset).map(header::ResolvedBase::InPack).map(Some),
+            None => Ok(None),
+        };
+        let header = pack.decode_header(entry, &mut Default::default(), &base);
+        let header = header.map_err(unreadable)?;
+        self.budget.pay(header.num_deltas)?;
+        Ok(header.kind == Kind::Commit)
+    }
+
+    fn read_at(&mut self, offset: u64, into: &mut Vec<u8>) -> Result<(), BadSubmodule> {
+        let pack = &self.bundle.pack;
+        let entry = pack.entry(offset).map_err(unreadable)?;
+        let base = |id: &gix_hash::oid, _: &mut Vec<u8>| match self.offset_of(id) {
+            Some(offset) => pack.entry(offset).map(entry::ResolvedBase::InPack).map(Some),
+            None => Ok(None),
+        };
+        let never = &mut gix_odb::pack::cache::Never;
+        let read = pack.decode_entry(entry, into, &mut Default::default(), &base, never);
+        self.budget.pay(read.map_err(unreadable)?.num_deltas)
+    }
+
+    fn offset_of(&self, id: &gix_hash::oid) -> Option<u64> {
+        let index = &self.bundle.index;
+        index.lookup(id).map(|at| index.pack_offset_at_index(at))
+    }
 }
 
 fn root_tree(commit: &[u8]) -> Option<ObjectId> {
@@ -165,8 +173,15 @@ fn root_tree(commit: &[u8]) -> Option<ObjectId> {
 /// Neighbouring trees are made from each other, so the last few are worth keeping.
 #[derive(Default)]
 struct Recent {
-    objects: [Option<(u64, Kind, usize, Vec<u8>)>; Self::LEN],
+    objects: [Option<Known>; Self::LEN],
     next: usize,
+}
+
+struct Known {
+    place: (u32, u64),
+    kind: Kind,
+    compressed_size: usize,
+    data: Vec<u8>,
 }
 
 impl Recent {
@@ -175,22 +190,23 @@ impl Recent {
 }
 
 impl DecodeEntry for Recent {
-    fn put(&mut self, _: u32, offset: u64, data: &[u8], kind: Kind, compressed_size: usize) {
+    fn put(&mut self, pack: u32, offset: u64, data: &[u8], kind: Kind, compressed_size: usize) {
         if data.len() > Self::OBJECT_BYTES_MAX {
             return;
         }
         self.next = (self.next + 1) % Self::LEN;
         if let Some(place) = self.objects.get_mut(self.next) {
-            *place = Some((offset, kind, compressed_size, data.to_vec()));
+            let data = data.to_vec();
+            *place = Some(Known { place: (pack, offset), kind, compressed_size, data });
         }
     }
 
-    fn get(&mut self, _: u32, offset: u64, out: &mut Vec<u8>) -> Option<(Kind, usize)> {
-        let same = |it: &&(u64, Kind, usize, Vec<u8>)| it.0 == offset;
-        let (_, kind, compressed_size, data) = self.objects.iter().flatten().find(same)?;
+    fn get(&mut self, pack: u32, offset: u64, out: &mut Vec<u8>) -> Option<(Kind, usize)> {
+        let here = |known: &&Known| known.place == (pack, offset);
+        let known = self.objects.iter().flatten().find(here)?;
         out.clear();
-        out.extend_from_slice(data);
-        Some((*kind, *compressed_size))
+        out.extend_from_slice(&known.data);
+        Some((known.kind, known.compressed_size))
     }
 }
 

@@ -4,12 +4,13 @@
 
 use crate::durable::{remove_tree, sync_dir, write_new};
 use crate::layout::Layout;
-use crate::quarantine::{HEAD, alternates_line};
+use crate::quarantine::{HEAD, PACK_PREFIX, alternates_line};
 use grasp_core::RepoId;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n";
@@ -36,16 +37,18 @@ pub fn land(layout: &Layout, repo: &RepoId, quarantine: &str) -> io::Result<()> 
     remove_tree(&from)
 }
 
-/// The files of complete packs, every index behind its pack. Where a crash interrupted an earlier
+/// The files of approved packs, every index behind its pack. Where a crash interrupted an earlier
 /// landing an index may be alone; a pack without one was never finished.
 fn arrived(packs: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(packs) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
     let mut files = Vec::new();
-    match fs::read_dir(packs) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(files),
-        entries => {
-            for entry in entries? {
-                files.push(entry?.path());
-            }
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_name().as_bytes().starts_with(PACK_PREFIX.as_bytes()) {
+            files.push(entry.path());
         }
     }
     let is_index = |file: &PathBuf| file.extension() == Some(OsStr::new(INDEX));

@@ -53,6 +53,10 @@ impl Objects {
             .map_err(|source| ObjectsError { dir: dir.to_owned(), source })
     }
 
+    pub(crate) fn into_handle(self) -> HandleArc {
+        self.0
+    }
+
     pub fn contains(&self, oid: &Oid) -> bool {
         self.0.exists(&id(oid))
     }

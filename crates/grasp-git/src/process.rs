@@ -185,7 +185,7 @@ impl Git {
         let timeout = format!("--timeout={UPLOAD_IDLE_SECS_MAX}");
         let args = ["upload-pack", "--strict", &timeout, "--stateless-rpc"].map(OsString::from);
         let args = args.into_iter().chain([dir.into()]).collect();
-        self.0.start(Job { protocol, ..self.serve("upload-pack", args) })
+        self.0.start(&Job { protocol, ..self.serve("upload-pack", args) })
     }
 
     /// Checks a pack and writes it to `pack`, which lies in the repository `dir`.
@@ -198,7 +198,7 @@ impl Git {
         let max = format!("--max-input-size={}", limits.bytes_max);
         let args = ["index-pack", "--stdin", "--fix-thin", STRICT, &max].map(OsString::from);
         let args = [git_dir(dir)].into_iter().chain(args).chain([pack.into()]).collect();
-        self.0.start(Job {
+        self.0.start(&Job {
             cpu_secs_max: self.0.limits.receive_cpu_secs_max
                 + limits.bytes_max / RECEIVE_BYTES_PER_CPU_SEC,
             file_bytes_max: limits.file_bytes_max(),
@@ -212,7 +212,7 @@ impl Git {
         let args =
             ["pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "--quiet"];
         let args = [git_dir(dir)].into_iter().chain(args.map(OsString::from)).collect();
-        self.0.start(self.serve("pack-objects", args))
+        self.0.start(&self.serve("pack-objects", args))
     }
 
     /// One step of maintenance, waited for.
@@ -230,7 +230,7 @@ impl Git {
             deadline: limits.tidy_deadline,
             ..self.serve(what, args)
         };
-        self.0.start(job)?.finish().await
+        self.0.start(&job)?.finish().await
     }
 
     fn serve(&self, what: &'static str, args: Vec<OsString>) -> Job {
@@ -257,7 +257,7 @@ impl Program {
     async fn ask_version(&self) -> Result<String, GitError> {
         let what = "version";
         let failed = |source| GitError::Start { what, source };
-        let running = self.start(Job {
+        let running = self.start(&Job {
             what,
             args: vec![what.into()],
             protocol: Protocol::V0,
@@ -273,11 +273,11 @@ impl Program {
         Ok(String::from_utf8_lossy(&said).into_owned())
     }
 
-    fn start(&self, job: Job) -> Result<Running, GitError> {
+    fn start(&self, job: &Job) -> Result<Running, GitError> {
         let what = job.what;
         let failed = |source| GitError::Start { what, source };
-        let mut child = self.command(&job).spawn().map_err(failed)?;
-        self.limit(&child, &job).map_err(failed)?;
+        let mut child = self.command(job).spawn().map_err(failed)?;
+        self.limit(&child, job).map_err(failed)?;
         let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(stdin), Some(stdout), Some(stderr)) = streams else {
             return Err(failed(io::Error::other("its streams are missing")));

@@ -22,6 +22,8 @@ use std::path::{Path, PathBuf};
 use tokio::io::AsyncRead;
 
 pub(crate) const HEAD: &str = "ref: refs/heads/main\n";
+/// Only files named so may land.
+pub(crate) const PACK_PREFIX: &str = "pack-";
 /// A process that is being ended may still write while its directory goes.
 const REMOVE_ATTEMPTS_MAX: usize = 100;
 
@@ -85,20 +87,16 @@ impl Quarantine {
         limits: &PackLimits,
         pack: &mut (dyn AsyncRead + Send + Unpin),
     ) -> Result<Received, ReceiveError> {
-        let file = self.packs().join(format!("pack-{}.pack", random_hex::<20>()?));
-        let taking = intake::take(git, limits, pack, &self.path, &file);
+        let files = Files::new(&self.path)?;
+        let taking = intake::take(git, limits, pack, &self.path, &files.unchecked);
         let late = |_| ReceiveError::Late { secs: limits.deadline.as_secs() };
         let seen = tokio::time::timeout(limits.deadline, taking).await.map_err(late)??;
         if seen.objects == 0 {
             return Ok(Received { bytes: seen.bytes, ..Received::default() });
         }
         let path = self.path.clone();
-        let settled = tokio::task::spawn_blocking(move || settle(&path, &file, &seen)).await;
+        let settled = tokio::task::spawn_blocking(move || settle(&path, &files, &seen)).await;
         settled.unwrap_or_else(|error| Err(io::Error::other(error).into()))
-    }
-
-    fn packs(&self) -> PathBuf {
-        self.path.join("objects/pack")
     }
 
     fn alternates(&self) -> PathBuf {
@@ -113,16 +111,42 @@ pub(crate) fn alternates_line(repo: &RepoId) -> Vec<u8> {
     line
 }
 
-/// What git does not check, then the disk.
-fn settle(quarantine: &Path, pack: &Path, seen: &Seen) -> Result<Received, ReceiveError> {
-    gitmodules::check(&pack.with_extension("idx"), seen)?;
-    let objects = quarantine.join("objects");
-    let mut disk_bytes = 0;
-    for extension in ["pack", "idx", "rev"] {
-        if let Ok(meta) = fs::metadata(pack.with_extension(extension)) {
-            disk_bytes += meta.len();
-        }
+/// A pack's name while it may still be refused, and after. git checks some things only when its own
+/// files are complete, so complete is not yet good.
+struct Files {
+    unchecked: PathBuf,
+    good: PathBuf,
+}
+
+impl Files {
+    fn new(quarantine: &Path) -> io::Result<Self> {
+        // Never the name of a pack elsewhere: maintenance may be removing that.
+        let name = random_hex::<20>()?;
+        let packs = quarantine.join("objects/pack");
+        let unchecked = packs.join(format!("unchecked-{name}.pack"));
+        Ok(Self { unchecked, good: packs.join(format!("{PACK_PREFIX}{name}.pack")) })
     }
+
+    /// Gives the files their good names, the index last; says how large they are.
+    fn approve(&self) -> io::Result<u64> {
+        let mut bytes = 0;
+        for extension in ["pack", "rev", "idx"] {
+            let file = self.unchecked.with_extension(extension);
+            // Not every git writes all of them.
+            if let Ok(meta) = fs::metadata(&file) {
+                bytes += meta.len();
+                fs::rename(&file, self.good.with_extension(extension))?;
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+/// What git does not check, then the disk.
+fn settle(quarantine: &Path, files: &Files, seen: &Seen) -> Result<Received, ReceiveError> {
+    gitmodules::check(quarantine, &files.unchecked.with_extension("idx"), seen)?;
+    let disk_bytes = files.approve()?;
+    let objects = quarantine.join("objects");
     // git has synced the pack's own files.
     for file in [quarantine.join("HEAD"), objects.join("info/alternates")] {
         match File::open(file) {

@@ -1,5 +1,6 @@
 //! The processes this server starts: what they get, how they end, and that every git obeys the
 //! settings, which it would ignore in silence if one were misspelt.
+#![allow(clippy::unwrap_used, reason = "a test tells by panicking that it failed")]
 
 mod packs;
 mod real_git;

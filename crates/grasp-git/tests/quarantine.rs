@@ -4,14 +4,17 @@ mod packs;
 mod real_git;
 mod rig;
 
-use grasp_core::Oid;
-use grasp_git::{GitLimits, ObjectKind, Objects, PackLimits, Quarantine, ReceiveError, Received};
+use grasp_core::{EventId, Oid};
+use grasp_git::{
+    GitLimits, ObjectKind, Objects, PackLimits, Protocol, Quarantine, ReceiveError, Received,
+    RefTable, land,
+};
 use packs::{BLOB, COMMIT, EMPTY_TREE, Pack, TREE, commit, delta, oid_of, snapshot};
 use real_git::gits;
 use rig::{Author, MIB, Rig, fsck, noise, repo};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// A bomb may not cost more than this, all included; it is refused far earlier.
 const QUICK: Duration = Duration::from_secs(5);
@@ -167,6 +170,66 @@ async fn what_would_hurt_a_client_is_refused() {
     }
 }
 
+/// git finds a bad .gitmodules only after it has written everything.
+#[tokio::test]
+async fn what_was_refused_does_not_land_with_what_came_before() {
+    for real in gits() {
+        for line in ["\turl = -u./payload", "\tpath = \"x\r\""] {
+            let rig = Rig::new(&real).await;
+            let (good, tip) = snapshot(&[("100644", "README", b"hello\n")]);
+            let pending = rig.receive(&repo("acme"), &good.bytes()).await.unwrap();
+            let text = format!("[submodule \"a\"]\n{line}\n");
+            let (bad, bad_tip) = snapshot(&[("100644", ".gitmodules", text.as_bytes())]);
+            let bad = bad.bytes();
+            let refused = pending.quarantine.receive(&rig.git, &rig.limits, &mut &*bad).await;
+            assert!(refused.unwrap_err().is_refusal());
+            land(&rig.layout, &repo("acme"), pending.quarantine.name()).unwrap();
+            let objects = Objects::open(&rig.layout.repository(&repo("acme"))).unwrap();
+            assert!(objects.contains(&tip) && !objects.contains(&bad_tip));
+        }
+    }
+}
+
+/// The bad tree comes first, as something nobody checks out; then a commit makes it a root.
+#[tokio::test]
+async fn a_bad_file_that_came_earlier_is_found_when_a_commit_leads_to_it() {
+    for real in gits() {
+        let rig = Rig::new(&real).await;
+        let module = b"[submodule \"a\"]\n\tpath = \"x\r\"\n";
+        let root = packs::tree(&[("100644", ".gitmodules", &oid_of("blob", module))]);
+        let tree = oid_of("tree", &root);
+        let pack = Pack::default().object(BLOB, module).object(TREE, &root);
+        rig.push(&repo("acme"), &pack.bytes(), &tree).await;
+        let pack = Pack::default().object(COMMIT, &commit(&tree.to_hex(), &[], "x"));
+        refused(&rig, &pack.bytes(), "control characters").await;
+    }
+}
+
+#[tokio::test]
+async fn a_quarantine_can_be_served_by_itself() {
+    for real in gits() {
+        let rig = Rig::new(&real).await;
+        let (first, tip) = snapshot(&[("100644", "README", b"hello\n")]);
+        rig.push(&repo("acme"), &first.bytes(), &tip).await;
+        let change = commit(EMPTY_TREE, &[&tip.to_hex()], "x");
+        let pack = Pack::default().object(TREE, b"").object(COMMIT, &change).bytes();
+        let pending = rig.receive(&repo("acme"), &pack).await.unwrap();
+        let new = oid_of("commit", &change);
+        let mut refs = RefTable::default();
+        let entry = Objects::open(pending.quarantine.path()).unwrap().entry(&new).unwrap();
+        refs.proposals.insert(EventId::from_bytes([5; 32]), entry);
+        refs.write(pending.quarantine.path()).unwrap();
+        let mut running = rig.git.upload_pack(pending.quarantine.path(), Protocol::V2).unwrap();
+        let want = format!("0032want {new}\n");
+        let request = format!("0012command=fetch\n0001{want}0009done\n0000");
+        running.stdin.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        running.stdout.read_to_end(&mut answer).await.unwrap();
+        assert!(String::from_utf8_lossy(&answer).contains("PACK"));
+        running.finish().await.unwrap();
+    }
+}
+
 /// libgit2 names the bases of its deltas, so that what is a commit shows only in the end.
 #[tokio::test]
 async fn a_bad_file_is_found_behind_deltas_too() {
@@ -232,7 +295,7 @@ struct SmallDisk(PathBuf);
 
 impl SmallDisk {
     fn mount(at: &Path, size: &str) -> Option<Self> {
-        std::fs::create_dir(at).unwrap();
+        std::fs::create_dir(at).expect("a new directory");
         let size = format!("size={size}");
         let mounted = Self::run("mount", &["-t", "tmpfs", "-o", &size, "none"], at);
         mounted.map(|()| Self(at.to_owned()))
@@ -274,7 +337,7 @@ async fn a_client_that_stalls_is_given_up_on() {
     let pack = pack.bytes();
     let (mut client, mut upload) = tokio::io::duplex(1 << 20);
     let part = &pack[..pack.len() - 1];
-    tokio::io::AsyncWriteExt::write_all(&mut client, part).await.unwrap();
+    client.write_all(part).await.unwrap();
     let quarantine = Quarantine::open(&rig.layout, &repo("acme")).unwrap();
     let received = quarantine.receive(&rig.git, &rig.limits, &mut upload).await;
     assert!(matches!(received, Err(ReceiveError::Late { .. })), "{received:?}");

@@ -93,7 +93,8 @@ impl LmdbStore {
         let mut txn = self.env.write_txn()?;
         let usage = self.usage_in(&txn)?;
         let unsaved = Unsaved::none();
-        let mut writing = Writing { txn: &mut txn, tables: &self.tables, usage, unsaved };
+        let tables = &self.tables;
+        let mut writing = Writing { txn: &mut txn, tables, usage, vacated: 0, unsaved };
         work(&mut writing)?;
         writing.finish()?;
         Ok(txn.commit()?)

@@ -23,6 +23,8 @@ pub enum Shelf {
     Expired = 6,
     /// repository -> since when its data is kept for an owner who left
     Parked = 7,
+    /// repository + pull request, if it is for one: objects are on their way there
+    Copies = 8,
 }
 
 /// A key, without its shelf, and a value.

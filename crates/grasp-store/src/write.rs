@@ -17,6 +17,9 @@ pub(crate) struct Writing<'t, 'e> {
     pub(crate) txn: &'t mut RwTxn<'e>,
     pub(crate) tables: &'t Tables,
     pub(crate) usage: Usage,
+    /// Events taken out by this transaction: as many fit in again, however full it is. So whatever
+    /// only moves from one space to another can always arrive.
+    pub(crate) vacated: usize,
     pub(crate) unsaved: Unsaved,
 }
 
@@ -52,6 +55,7 @@ impl Writing<'_, '_> {
     fn take_out(&mut self, space: Space, serial: u64) -> Result<StoredEvent> {
         let record = self.view().record(space, serial)?;
         let stored = record.to_event(serial)?;
+        self.vacated += 1;
         let len = encode(&stored.event, &stored.provenance).len();
         let tables = *self.tables.of(space);
         tables.events.delete(self.txn, &serial.to_be_bytes())?;
@@ -142,7 +146,8 @@ fn index_keys(event: &Event) -> impl Iterator<Item = Vec<u8>> {
 impl Transaction for Writing<'_, '_> {
     fn put(&mut self, space: Space, event: &VerifiedEvent, from: &Provenance) -> Result<Put> {
         let makes_room = matches!(event.kind, Kind::DELETION | Kind::VANISH);
-        if self.usage.is_overfull() || (self.usage.is_full() && !makes_room) {
+        let full = self.usage.is_overfull() || (self.usage.is_full() && !makes_room);
+        if full && self.vacated == 0 {
             let Usage { used_bytes: used, budget_bytes: budget, .. } = self.usage;
             return Err(StoreError::Full { used, budget });
         }
@@ -161,6 +166,7 @@ impl Transaction for Writing<'_, '_> {
             self.take_out(space, current.serial)?;
         }
         let serial = self.insert(space, event, from)?;
+        self.vacated = self.vacated.saturating_sub(1);
         Ok(Put::Stored { serial, replaced: current.map(|current| current.event.id) })
     }
 

@@ -4,12 +4,15 @@
 use crate::cli::Stream;
 use crate::clock::Clock;
 use crate::config::{Backend, Config};
-use crate::ingest::import_one;
+use crate::ingest::{import_one, waiting};
 use crate::node::rules;
+use crate::repos::Repos;
 use crate::serve;
 use anyhow::{Context, Result, bail};
+use grasp_core::hold::Phase;
 use grasp_core::policy::Rules;
 use grasp_core::{Event, Filter, VerifiedEvent};
+use grasp_git::Layout;
 use grasp_store::{Budget, Cursor, EventStore, Progress, Provenance, Space, Want};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -96,6 +99,25 @@ pub fn export(config: &Config, to: &Stream, filters: &[Filter]) -> Result<()> {
     }
     out.flush().context("cannot write the export")?;
     eprintln!("{exported} events exported");
+    Ok(())
+}
+
+/// One line for each event that waits: its id, kind and author, until when, and for what.
+pub fn held(config: &Config) -> Result<()> {
+    let opened = open(config)?;
+    let rules = rules(config, opened.relay_key.public);
+    let repos = Repos::new(Layout::new(opened.git_root.canonicalize()?));
+    let now = Clock::default().now();
+    let mut out = io::stdout().lock();
+    for it in waiting(&*opened.store, &rules, &repos, now)? {
+        let left = it.hold.deadline.since(now).as_secs();
+        let phase = match it.hold.phase {
+            Phase::Awake => "",
+            Phase::Asleep => " asleep,",
+        };
+        let (id, kind, author, needs) = (it.id, it.kind, it.author.to_npub(), it.needs);
+        writeln!(out, "{id} kind {kind} by {author}:{phase} {needs}; {left} s left")?;
+    }
     Ok(())
 }
 

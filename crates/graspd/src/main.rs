@@ -42,6 +42,7 @@ fn run(invocation: &Invocation, raw: &RawConfig) -> anyhow::Result<ExitCode> {
         Invocation::ConfigPrint => print!("{}", config::print(raw, Some(&config))),
         Invocation::EventsImport { path } => events::import(&config, path)?,
         Invocation::EventsExport { path, filters } => events::export(&config, path, filters)?,
+        Invocation::EventsHeld => events::held(&config)?,
         Invocation::Serve | Invocation::ConfigDocs => serve(config)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -1,15 +1,18 @@
 //! What operators measure. Exact names in text format 0.0.4; every label comes from a closed set,
 //! so that no stranger can make the list grow.
 
+mod git;
+
+pub use git::{Authorization, Direction, GitMetrics, Operation};
+
 use grasp_core::Kind;
 use grasp_relay::Crowd;
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
-    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    IntGaugeVec, Opts, Registry, TextEncoder,
+    Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
-use std::time::Duration;
 
 #[derive(Debug)]
 pub struct Metrics {
@@ -26,11 +29,7 @@ pub struct Metrics {
     events_received: IntCounterVec,
     events_stored: IntCounterVec,
     events_rejected: IntCounterVec,
-    git_operations: IntCounterVec,
-    git_seconds: HistogramVec,
-    git_bytes: IntCounterVec,
-    git_pushes_judged: IntCounterVec,
-    git_busiest: IntGaugeVec,
+    pub git: GitMetrics,
     /// Repositories found not to be where their state says.
     pub refs_differ: IntCounter,
 }
@@ -45,62 +44,9 @@ pub struct Gathered {
     pub busiest: Vec<(String, u64)>,
 }
 
-/// What a git client came for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
-    Clone,
-    Fetch,
-    Push,
-}
-
-impl Operation {
-    fn label(self) -> &'static str {
-        match self {
-            Self::Clone => "clone",
-            Self::Fetch => "fetch",
-            Self::Push => "push",
-        }
-    }
-}
-
-/// As seen from here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
-    In,
-    Out,
-}
-
-impl Direction {
-    fn label(self) -> &'static str {
-        match self {
-            Self::In => "in",
-            Self::Out => "out",
-        }
-    }
-}
-
-/// What the rules said about a push before its pack was read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Authorization {
-    Allowed,
-    Unchanged,
-    Refused,
-}
-
-impl Authorization {
-    fn label(self) -> &'static str {
-        match self {
-            Self::Allowed => "allowed",
-            Self::Unchanged => "unchanged",
-            Self::Refused => "refused",
-        }
-    }
-}
-
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 const SECONDS: [f64; 8] = [1.0, 5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 3600.0];
-const GIT_SECONDS: [f64; 8] = [0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
 impl Metrics {
     pub fn new() -> prometheus::Result<Self> {
@@ -124,40 +70,8 @@ impl Metrics {
             "ngit_websocket_connection_duration_seconds",
             "How long WebSocket connections lasted.",
         );
-        let git_seconds = HistogramOpts::new(
-            "ngit_git_operation_duration_seconds",
-            "How long git clones, fetches and pushes took.",
-        );
         Ok(Self {
-            git_operations: counters(
-                "ngit_git_operations_total",
-                "Git clones, fetches and pushes.",
-                &["operation", "status"],
-            )?,
-            git_seconds: add(
-                &registry,
-                HistogramVec::new(git_seconds.buckets(GIT_SECONDS.into()), &["operation"])?,
-            )?,
-            git_bytes: counters(
-                "ngit_git_bytes_total",
-                "Bytes of git requests and answers.",
-                &["direction"],
-            )?,
-            git_pushes_judged: counters(
-                "ngit_git_push_authorization_total",
-                "What the rules said about pushes.",
-                &["result"],
-            )?,
-            git_busiest: add(
-                &registry,
-                IntGaugeVec::new(
-                    Opts::new(
-                        "ngit_git_top_repos_bytes",
-                        "Bytes moved for the busiest repositories since the start.",
-                    ),
-                    &["repo"],
-                )?,
-            )?,
+            git: GitMetrics::new(&registry)?,
             refs_differ: counter(
                 "ngit_git_refs_differ_total",
                 "Times a repository's refs were found to differ from its served state.",
@@ -228,31 +142,13 @@ impl Metrics {
         self.messages_sent.with_label_values(&[verb(text, &RELAY_VERBS)]).inc();
     }
 
-    pub fn git_done(&self, operation: Operation, is_fine: bool, took: Duration) {
-        let (operation, status) = (operation.label(), if is_fine { "success" } else { "error" });
-        self.git_operations.with_label_values(&[operation, status]).inc();
-        self.git_seconds.with_label_values(&[operation]).observe(took.as_secs_f64());
-    }
-
-    pub fn git_moved(&self, direction: Direction, bytes: u64) {
-        self.git_bytes.with_label_values(&[direction.label()]).inc_by(bytes);
-    }
-
-    pub fn push_judged(&self, result: Authorization) {
-        self.git_pushes_judged.with_label_values(&[result.label()]).inc();
-    }
-
     /// The whole page.
     pub fn render(&self, with: &Gathered) -> String {
         self.uptime.inc_by(with.uptime_secs.saturating_sub(self.uptime.get()));
         self.repositories.set(i64::try_from(with.repositories).unwrap_or(i64::MAX));
         self.unique_ips.set(i64::try_from(with.crowd.ips).unwrap_or(i64::MAX));
         self.flagged_abusers.set(i64::try_from(with.crowd.crowded).unwrap_or(i64::MAX));
-        self.git_busiest.reset();
-        for (repo, bytes) in &with.busiest {
-            let gauge = self.git_busiest.with_label_values(&[repo.as_str()]);
-            gauge.set(i64::try_from(*bytes).unwrap_or(i64::MAX));
-        }
+        self.git.name_busiest(&with.busiest);
         let mut page = Vec::new();
         // Writing to memory cannot fail, and the names were checked when they were registered.
         let _ = TextEncoder::new().encode(&self.registry.gather(), &mut page);
@@ -305,6 +201,7 @@ fn kind_label(kind: Kind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn names_are_exactly_those_that_dashboards_ask_for() {
@@ -314,10 +211,10 @@ mod tests {
         metrics.message_received("[\"REQ\",\"x\",{}]");
         metrics.message_received("[\"\\\"} 1\\n evil\"]");
         metrics.message_sent("[\"EOSE\",\"x\"]");
-        metrics.git_done(Operation::Clone, true, Duration::from_millis(700));
-        metrics.git_done(Operation::Push, false, Duration::from_millis(700));
-        metrics.git_moved(Direction::Out, 4096);
-        metrics.push_judged(Authorization::Refused);
+        metrics.git.done(Operation::Clone, true, Duration::from_millis(700));
+        metrics.git.done(Operation::Push, false, Duration::from_millis(700));
+        metrics.git.moved(Direction::Out, 4096);
+        metrics.git.push_judged(Authorization::Refused);
         let mut gathered = Gathered {
             uptime_secs: 7,
             repositories: 3,

@@ -10,6 +10,7 @@ use flate2::write::GzEncoder;
 use grasp_core::Oid;
 use grasp_testkit::{Git, Page, Repository, http, read_to_end, until};
 use std::io::Write;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -200,7 +201,7 @@ async fn bodies_may_be_compressed_but_not_beyond_reason() {
     assert!(page.body.starts_with("0008NAK\nPACK"), "{:?}", page.body.get(..40));
     let second = hosted.tree.commit("README", "second").await;
     hosted.signs(&[(MAIN, second)]).await;
-    let push = pack_for(&hosted, &first, &second).await;
+    let push = push_of(&hosted, &first, &second).await;
     let page = posts(&hosted.place(""), "git-receive-pack", &gzip, &gzipped(&push)).await;
     assert!(page.body.contains("unpack ok"), "{:?}", page.body);
     let bomb = gzipped(&vec![b'0'; 300 << 20]);
@@ -261,7 +262,7 @@ async fn who_leaves_in_the_middle_of_a_push_leaves_nothing_behind() {
     let (mut hosted, first) = Hosted::published(&Git::any(), &[]).await;
     let second = hosted.tree.commit("README", "second").await;
     let state = hosted.signs(&[(MAIN, second)]).await;
-    let push = pack_for(&hosted, &first, &second).await;
+    let push = push_of(&hosted, &first, &second).await;
     let incoming = hosted.server.data_path().join("git/.graspd/incoming");
     let count = || std::fs::read_dir(&incoming).unwrap().count();
     for cut in [push.len() - 1, push.len() - 25] {
@@ -285,16 +286,45 @@ async fn who_leaves_in_the_middle_of_a_push_leaves_nothing_behind() {
     assert!(hosted.serves(&state).await);
 }
 
+#[tokio::test]
+async fn three_thousand_refs_are_a_matter_of_seconds_and_a_hundred_thousand_are_refused() {
+    let (mut hosted, first) = Hosted::published(&Git::any(), &[]).await;
+    let second = hosted.tree.commit("README", "second").await;
+    let new = second.to_hex();
+    let names: Vec<String> = (0..100_000).map(|n| format!("refs/heads/b{n:06}")).collect();
+    let commanded: Vec<(&str, &str, &str)> =
+        names.iter().map(|name| (ZERO, new.as_str(), name.as_str())).collect();
+    let signed: Vec<(&str, Oid)> = names[..3_000].iter().map(|it| (it.as_str(), second)).collect();
+    let signed = [&[(MAIN, first)], &signed[..]].concat();
+    hosted.signs(&signed).await;
+    let pack = pack_of(&hosted, &first, &second).await;
+    let push = [commands(&commanded[..3_000], FRAMED), pack.clone()].concat();
+    let began = Instant::now();
+    let page = posts(&hosted.place(""), "git-receive-pack", &[], &push).await;
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(page.body.contains("unpack ok"), "{:?}", page.body.get(..200));
+    assert_eq!(page.body.matches("ok refs/heads/b").count(), 3_000);
+    assert_eq!(hosted.shown().await, refs(&signed));
+    let flood = [commands(&commanded, FRAMED), pack].concat();
+    let page = posts(&hosted.place(""), "git-receive-pack", &[], &flood).await;
+    let words = ["refs in one push", "push fewer refs at a time"];
+    assert!(words.iter().any(|it| page.body.contains(it)), "{:?}", page.body.get(..300));
+    assert_eq!(hosted.shown().await, refs(&signed));
+}
+
 /// A push of one commit as git would send it.
-async fn pack_for(hosted: &Hosted, old: &Oid, new: &Oid) -> Vec<u8> {
+async fn push_of(hosted: &Hosted, old: &Oid, new: &Oid) -> Vec<u8> {
     let list = commands(&[(&old.to_hex(), &new.to_hex(), MAIN)], FRAMED);
+    [list, pack_of(hosted, old, new).await].concat()
+}
+
+async fn pack_of(hosted: &Hosted, old: &Oid, new: &Oid) -> Vec<u8> {
     let pack = hosted.tree.path().join("pack");
     let out = pack.display().to_string();
     let revs = format!("{new}\n^{old}\n");
     let args = ["pack-objects", "-q", "--revs", out.as_str()];
     let name = hosted.tree.git_reading(&args, revs.as_bytes()).await;
-    let bytes = std::fs::read(pack.with_file_name(format!("pack-{name}.pack"))).unwrap();
-    [list, bytes].concat()
+    std::fs::read(pack.with_file_name(format!("pack-{name}.pack"))).unwrap()
 }
 
 fn gzipped(bytes: &[u8]) -> Vec<u8> {

@@ -60,6 +60,7 @@ fn events_command() -> Command {
                 .arg(file("File to write, `-` for output"))
                 .arg(filter),
         )
+        .subcommand(Command::new("held").about("Tell what waits, for what, and until when"))
 }
 
 fn file(help: &'static str) -> Arg {

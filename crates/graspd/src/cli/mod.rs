@@ -31,6 +31,7 @@ pub enum Invocation {
         path: Stream,
         filters: Vec<Filter>,
     },
+    EventsHeld,
 }
 
 /// A file, or standard input or output.
@@ -80,6 +81,7 @@ fn invocation(matches: &ArgMatches) -> Invocation {
         ["config", "print"] => Invocation::ConfigPrint,
         ["config", "docs"] => Invocation::ConfigDocs,
         ["events", "import"] => Invocation::EventsImport { path: stream(leaf(matches)) },
+        ["events", "held"] => Invocation::EventsHeld,
         ["events", "export"] => Invocation::EventsExport {
             path: stream(leaf(matches)),
             filters: filters(leaf(matches)),

@@ -109,7 +109,7 @@ settings! {
     NGIT_RELAY_MAX_HELD_EVENTS: count(1, u64::MAX), Is("50000"), Policy, Built;
     /// Their size in all.
     NGIT_RELAY_MAX_HELD_BYTES: bytes(MIB, u64::MAX), Is("67108864"), Policy, Built;
-    /// Of one author.
+    /// How many of them one author may have.
     NGIT_RELAY_MAX_HELD_PER_KEY: count(1, u64::MAX), Is("250"), Policy, Built;
     /// How long an event waits for its git data; a push or a newer state starts the time anew.
     NGIT_HELD_SECS: secs(1, 365 * DAY_SECS), Is("1800"), Policy, Built;

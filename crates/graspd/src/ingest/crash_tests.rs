@@ -95,6 +95,7 @@ fn endures(before: &Disk, scene: &Scene, act: Act<'_>) -> (Picture, Picture) {
         let died = machine.is_dead();
         drop(machine);
         recovers(&disk, scene, act, &is, steps);
+        falters(before, scene, act, &is, steps);
         if !died {
             assert!(steps > 1, "there was something to interrupt");
             break;
@@ -120,6 +121,18 @@ fn recovers(disk: &Disk, scene: &Scene, act: Act<'_>, is: &Picture, steps: usize
     }
 }
 
+/// The step failed, and the server lived on: the next sweep finishes it.
+fn falters(before: &Disk, scene: &Scene, act: Act<'_>, is: &Picture, steps: usize) {
+    let disk = before.duplicate();
+    let mut machine = disk.boots_to_die_at(steps);
+    act(&mut machine);
+    machine.revives();
+    machine.sweeps();
+    machine.does_chores();
+    assert_eq!(Picture::of(&machine, scene), *is, "after {steps} steps and a sweep");
+    assert!(act(&mut machine), "who was told no tries again");
+}
+
 /// A disk on which these things have happened.
 fn after(happened: impl FnOnce(&mut Machine)) -> Disk {
     let disk = Disk::new();
@@ -138,11 +151,6 @@ fn is_done(machine: &mut Machine, push: &Push) -> bool {
 fn holds(machine: &mut Machine, event: &VerifiedEvent) {
     let answer = machine.publishes(event);
     assert!(answer.ok && answer.text == PURGATORY, "{answer:?}");
-}
-
-fn accepts(machine: &mut Machine, event: &VerifiedEvent) {
-    let answer = machine.publishes(event);
-    assert!(answer.ok && answer.text.is_empty(), "{answer:?}");
 }
 
 /// The project is served, with one commit.
@@ -355,4 +363,35 @@ fn moves_by_hand(disk: &Disk, scene: &Scene, files: usize) {
         let name = file.file_name().unwrap();
         std::fs::rename(file, repository.join("objects/pack").join(name)).unwrap();
     }
+}
+
+#[test]
+fn a_full_store_refuses_or_finishes_and_nothing_between() {
+    let mut scene = Scene::new();
+    let mut story = None;
+    let before = after(|machine| {
+        publishes(&mut scene, machine);
+        let second = scene.second;
+        let state = scene.names("state", scene.state(2, &[(MAIN, second)]));
+        holds(machine, &state);
+        let push = scene.push(&[(MAIN, Some(second))], &[second], &[scene.first]);
+        story = Some((push, scene.names("deletion", scene.deletion(&state))));
+    });
+    let (push, deletion) = story.unwrap();
+    let pushed = is_whole(&before, &scene, &|machine| is_done(machine, &push));
+    is_whole(&pushed, &scene, &|machine| machine.publishes(&deletion).ok);
+}
+
+/// As it was or as it should be, whichever the answer says. Returns the disk as it should be.
+fn is_whole(before: &Disk, scene: &Scene, act: Act<'_>) -> Disk {
+    let with_room = before.duplicate();
+    let mut machine = with_room.boots();
+    assert!(act(&mut machine));
+    drop(machine);
+    let (was, is) = (Picture::of(&before.boots(), scene), Picture::of(&with_room.boots(), scene));
+    let full = before.duplicate();
+    let mut machine = full.boots_full();
+    let expected = if act(&mut machine) { is } else { was };
+    assert_eq!(Picture::of(&machine, scene), expected);
+    with_room
 }

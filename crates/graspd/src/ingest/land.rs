@@ -2,6 +2,7 @@
 //! through. Until the journal has it nothing has happened; after that nothing can undo it.
 
 use super::affected::{Affected, Arriving, Intent};
+use super::copies;
 use super::uploads::{self, Upload};
 use super::views::{scene, state_by_id};
 use super::writer::Desk;
@@ -10,7 +11,7 @@ use grasp_core::nip34::State;
 use grasp_core::push::{Command, Decision, Grant, Target, authorise};
 use grasp_core::{EventId, Oid, RefName, RepoId};
 use grasp_git::{ObjectKind, Objects, Quarantine};
-use grasp_store::StoreError;
+use grasp_store::{StoreError, Transaction};
 use std::collections::BTreeSet;
 
 /// Objects in quarantine, and what they were brought for.
@@ -182,7 +183,8 @@ impl Desk<'_> {
         intent.affected.repo(&it.to).proposals.extend(&it.proposals);
         intent.packs.push(Arriving::new(&it.to, it.quarantine.name()));
         it.quarantine.keep();
-        self.begin_and_carry(&intent).unwrap_or_else(|error| {
+        let ended = |txn: &mut dyn Transaction| copies::ended(txn, &it.to, &it.proposals);
+        self.begin_and_carry_with(&intent, &ended).unwrap_or_else(|error| {
             tracing::error!(repo = %it.to, %error, "copied objects could not be taken in");
             Vec::new()
         })

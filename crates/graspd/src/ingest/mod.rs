@@ -5,6 +5,7 @@
 mod admit;
 mod affected;
 mod blacklist;
+mod copies;
 mod gather;
 mod holds;
 mod import;
@@ -19,6 +20,7 @@ mod settle;
 mod sweep;
 mod uploads;
 mod views;
+mod waiting;
 mod writer;
 
 pub use admit::{Admission, Bounds};
@@ -31,6 +33,7 @@ pub use preview::{Preview, Round, compare, may_upload, others_in_need, preview};
 pub use settle::{Checkpoint, Step};
 pub use uploads::UploadLimits;
 pub use views::{Hosting, hosted};
+pub use waiting::{Waiting, waiting};
 pub use writer::Writer;
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use super::admit::{Clerk, Effects};
 use super::affected::{Affected, Intent, IntentKey};
+use super::copies;
 use super::holds;
 use super::plan::{Copying, Plan, PlanError, Planner, view_key};
 use super::serving::serve_released;
@@ -141,7 +142,7 @@ impl Settler<'_, '_> {
         plans: &[Plan],
     ) -> Result<(Vec<Fresh>, Affected), SettleError> {
         let mut fresh = Vec::new();
-        let (now, host, clerk) = (self.now, self.host, &mut self.clerk);
+        let (now, host, clerk, begun) = (self.now, self.host, &mut self.clerk, &*self.copies);
         self.store.write(&mut |txn| {
             fresh.clear();
             *clerk.effects = Effects::default();
@@ -150,6 +151,7 @@ impl Settler<'_, '_> {
                 clerk.effects.discards.extend(unused);
             }
             wake(txn, clerk, &mut fresh)?;
+            begun.iter().try_for_each(|copying| copies::began(txn, copying))?;
             let affected = clerk.effects.affected.clone();
             match affected.is_empty() {
                 true => Intent::done(txn, key),

@@ -3,6 +3,7 @@
 
 use super::admit::Effects;
 use super::affected::Intent;
+use super::copies;
 use super::holds;
 use super::plan::{followed, view_key};
 use super::removal::{remove, sweep_expired, sweep_vanished};
@@ -203,6 +204,7 @@ impl Desk<'_> {
                 Err(error) => tracing::error!(%error, "what was interrupted is tried again later"),
             }
         }
+        self.copy_again()?;
         let mut keep: BTreeSet<String> =
             uploads::quarantines_of(&*store.read()?)?.into_iter().collect();
         let unfinished = Intent::all(&*store.read()?)?.into_iter().flat_map(|it| it.1.packs);
@@ -210,6 +212,18 @@ impl Desk<'_> {
         sweep_incoming(layout, &keep).context("removing half-received data")?;
         self.give_deadlines()?;
         self.report_strangers()
+    }
+
+    /// Whoever carried objects between repositories is gone.
+    fn copy_again(&mut self) -> anyhow::Result<()> {
+        let affected = copies::interrupted(&*self.writer.store.read()?)?;
+        if !affected.is_empty() {
+            let intent = Intent { affected, packs: Vec::new() };
+            if let Err(error) = self.begin_and_carry_with(&intent, &copies::forget_all) {
+                tracing::error!(%error, "what was being copied is tried again later");
+            }
+        }
+        Ok(())
     }
 
     /// We are alone in these directories: a lock is what the crash left.

@@ -247,8 +247,18 @@ impl Desk<'_> {
 
     /// Writes down what is to be done, and does it.
     pub(super) fn begin_and_carry(&mut self, intent: &Intent) -> Result<Vec<Fresh>, SettleError> {
+        self.begin_and_carry_with(intent, &|_| Ok(()))
+    }
+
+    /// The same, with something that has to be written at the same moment.
+    pub(super) fn begin_and_carry_with(
+        &mut self,
+        intent: &Intent,
+        also: &dyn Fn(&mut dyn Transaction) -> Result<(), StoreError>,
+    ) -> Result<Vec<Fresh>, SettleError> {
         let mut key = None;
         self.writer.store.write(&mut |txn| {
+            also(txn)?;
             key = Some(intent.write(txn)?);
             Ok(())
         })?;

@@ -1,5 +1,5 @@
 //! Whether the other end keeps up. Only time spent waiting for it counts, so work of our own is never
-//! held against it. Knows no clock; a peer that stops is found out after one span at the latest.
+//! held against it. Knows no clock; a peer that stops is found out within two spans.
 
 use std::time::Duration;
 
@@ -7,6 +7,7 @@ use std::time::Duration;
 const BYTES_PER_SEC_MIN: u64 = 1024;
 /// The average is taken over this much waiting.
 const SPAN: Duration = Duration::from_secs(30);
+const SPAN_BYTES_MIN: u64 = BYTES_PER_SEC_MIN * SPAN.as_secs();
 /// Not held against anyone: connections need a moment to get going.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -24,19 +25,18 @@ pub(super) struct Pace {
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { bytes_min: 0, ..Self::over(GRACE) }
+        Self::over(GRACE, 0)
     }
 }
 
 impl Pace {
-    fn over(span: Duration) -> Self {
-        let bytes_min = BYTES_PER_SEC_MIN * SPAN.as_secs();
+    fn over(span: Duration, bytes_min: u64) -> Self {
         Self { span, bytes_min, waited: Duration::ZERO, moved_bytes: 0 }
     }
 
     /// For a peer that has to think first: silent for this long at most.
     pub(super) fn patient(silence: Duration) -> Self {
-        Self { bytes_min: 1, ..Self::over(silence) }
+        Self::over(silence, SPAN_BYTES_MIN)
     }
 
     /// How much longer the peer may keep silent before it has to be asked how it is doing.
@@ -54,7 +54,7 @@ impl Pace {
             return Ok(());
         }
         let too_slow = self.moved_bytes < self.bytes_min;
-        *self = Self::over(SPAN);
+        *self = Self::over(SPAN, SPAN_BYTES_MIN);
         if too_slow { Err(TooSlow) } else { Ok(()) }
     }
 }

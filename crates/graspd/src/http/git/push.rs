@@ -45,7 +45,7 @@ pub(super) async fn serve(guest: Guest, mut body: Inbound) -> Answer {
         return respond::busy("the server is stopping");
     }
     let permit = landing::permit(&guest.node, &guest.repo, &head.commands, guest.ip).await;
-    guest.node.metrics.push_judged(match permit {
+    guest.node.metrics.git.push_judged(match permit {
         Permit::Unchanged => Authorization::Unchanged,
         Permit::Allowed(_) => Authorization::Allowed,
         Permit::Refused { .. } => Authorization::Refused,
@@ -66,10 +66,12 @@ fn result(body: impl Into<axum::body::Body>) -> Answer {
 
 /// Clients listen only once they have said everything.
 async fn drained(body: &mut Inbound, answer: Bytes) -> Answer {
-    match body.drain(DRAIN_BYTES_MAX).await {
-        Ok(_) => result(answer),
-        Err(bad) => unreadable(&bad),
-    }
+    let begun = body.expect_more(PACK_WAIT).await;
+    let drained = match begun {
+        Ok(_) => body.drain(DRAIN_BYTES_MAX).await,
+        Err(bad) => Err(bad),
+    };
+    drained.map_or_else(|bad| unreadable(&bad), |_| result(answer))
 }
 
 enum Unread {
@@ -250,8 +252,8 @@ impl Push {
 
 fn count(guest: &Guest, is_fine: bool, started: Instant, wire_bytes: u64) {
     let Guest { node, repo, .. } = guest;
-    node.metrics.git_done(Operation::Push, is_fine, started.elapsed());
-    node.metrics.git_moved(Direction::In, wire_bytes);
+    node.metrics.git.done(Operation::Push, is_fine, started.elapsed());
+    node.metrics.git.moved(Direction::In, wire_bytes);
     node.turnstile.traffic.moved(repo, wire_bytes);
 }
 

@@ -185,9 +185,9 @@ impl Fetch {
     fn count(&self, is_fine: bool, took: Duration, wire_bytes: u64) {
         let (metrics, turnstile) = (&self.guest.node.metrics, &self.guest.node.turnstile);
         let operation = if self.has_some { Operation::Fetch } else { Operation::Clone };
-        metrics.git_done(operation, is_fine, took);
-        metrics.git_moved(Direction::In, wire_bytes);
-        metrics.git_moved(Direction::Out, self.sent_bytes);
+        metrics.git.done(operation, is_fine, took);
+        metrics.git.moved(Direction::In, wire_bytes);
+        metrics.git.moved(Direction::Out, self.sent_bytes);
         turnstile.traffic.moved(&self.guest.repo, wire_bytes.saturating_add(self.sent_bytes));
     }
 }

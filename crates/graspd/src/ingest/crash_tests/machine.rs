@@ -15,7 +15,7 @@ use grasp_core::service::{Authority, Service};
 use grasp_core::{EventId, Oid, PubKey, RepoId, Time, VerifiedEvent};
 use grasp_git::{Git, GitLimits, Layout, PackLimits, Quarantine, copy};
 use grasp_relay::{Budgets, Limits, Loopback};
-use grasp_store::{EventStore, LmdbStore, Options, Provenance};
+use grasp_store::{EventStore, LmdbStore, Options, Provenance, Usage};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -61,11 +61,21 @@ impl Disk {
 
     /// Does `steps` steps of releases and then nothing more.
     pub(super) fn boots_to_die_at(&self, steps: usize) -> Machine {
-        Machine::start(self, steps)
+        Machine::start(self, self.store(Options::default()), steps)
     }
 
-    fn store(&self) -> LmdbStore {
-        LmdbStore::open(&self.0.path().join("events"), &Options::default()).unwrap()
+    /// Boots with a disk budget that is spent, but for what deletions may use.
+    pub(super) fn boots_full(&self) -> Machine {
+        let used = self.store(Options::default()).usage().unwrap().used_bytes;
+        // A few pages more than what counts as full, so that transactions may grow.
+        let budget_bytes = used * 100 / Usage::FULL_PERCENT;
+        let store = self.store(Options { budget_bytes, ..Options::default() });
+        assert!(store.usage().unwrap().is_full());
+        Machine::start(self, store, usize::MAX)
+    }
+
+    fn store(&self, options: Options) -> LmdbStore {
+        LmdbStore::open(&self.0.path().join("events"), &options).unwrap()
     }
 }
 
@@ -76,12 +86,12 @@ pub(super) struct Machine {
     running: Option<(Ingest, Vec<JoinHandle<()>>)>,
     chores: UnboundedReceiver<Chore>,
     taken: Arc<AtomicUsize>,
-    steps: usize,
+    steps: Arc<AtomicUsize>,
     runtime: Runtime,
 }
 
 impl Machine {
-    fn start(disk: &Disk, steps: usize) -> Self {
+    fn start(disk: &Disk, store: LmdbStore, steps: usize) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let layout = disk.layout();
         layout.prepare().unwrap();
@@ -89,7 +99,8 @@ impl Machine {
         let git = runtime.block_on(Git::find(&program, &layout, GitLimits::default())).unwrap();
         let (send, chores) = unbounded_channel();
         let taken = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&taken);
+        let steps = Arc::new(AtomicUsize::new(steps));
+        let (counted, limit) = (Arc::clone(&taken), Arc::clone(&steps));
         let host = Arc::new(Host {
             repos: Arc::new(Repos::new(layout.clone())),
             layout,
@@ -101,10 +112,12 @@ impl Machine {
             free_bytes_min: 0,
             retention: Duration::from_secs(1),
             in_flight: InFlight::default(),
-            checkpoint: Box::new(move |_| counted.fetch_add(1, Ordering::Relaxed) < steps),
+            checkpoint: Box::new(move |_| {
+                counted.fetch_add(1, Ordering::Relaxed) < limit.load(Ordering::Relaxed)
+            }),
             chores: send,
         });
-        let store: Arc<dyn EventStore> = Arc::new(disk.store());
+        let store: Arc<dyn EventStore> = Arc::new(store);
         let writer = Some(writer(&store, &host));
         Self { store, host, writer, running: None, chores, taken, steps, runtime }
     }
@@ -113,11 +126,16 @@ impl Machine {
     pub(super) fn recovers(&mut self) -> bool {
         let recovered = self.writer.as_ref().unwrap().recover();
         assert!(recovered.is_ok() || self.is_dead(), "{recovered:?}");
-        recovered.is_ok()
+        !self.is_dead()
+    }
+
+    /// What failed was not the power after all: from now on every step can be done.
+    pub(super) fn revives(&mut self) {
+        self.steps.store(usize::MAX, Ordering::Relaxed);
     }
 
     pub(super) fn is_dead(&self) -> bool {
-        self.taken.load(Ordering::Relaxed) > self.steps
+        self.taken.load(Ordering::Relaxed) > self.steps.load(Ordering::Relaxed)
     }
 
     fn ingest(&mut self) -> Ingest {
@@ -148,7 +166,7 @@ impl Machine {
         let commands = it.refs.iter().map(|(name, new)| {
             let target = Target::parse(name);
             let old = target.as_ref().and_then(|target| shown.refs.get(target)).map(|it| it.oid);
-            Command { name: (*name).into(), target, old, new: *new }
+            Command { name: name.as_str().into(), target, old, new: *new }
         });
         let commands = commands.collect();
         let (repo, from) = (it.repo.clone(), String::new());
