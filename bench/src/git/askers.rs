@@ -53,7 +53,8 @@ async fn ask(
     let issues = world.issue_ids();
     let mut latencies = Latencies::default();
     while !is_over.load(Ordering::Relaxed) {
-        let filter = random.pick(&Shape::ALL).filter(&world, &issues, &mut random.clone());
+        let shape = *random.pick(&Shape::ALL);
+        let filter = shape.filter(&world, &issues, &mut random);
         let started = Instant::now();
         say(&mut socket, format!("[\"REQ\",\"q\",{filter}]")).await?;
         hear_out(&mut socket).await?;

@@ -10,7 +10,7 @@ use crate::report::Row;
 use crate::server::started_on;
 use crate::stats::{Latencies, number};
 use anyhow::{Result, ensure};
-use grasp_testkit::{Server, WorkTree, now};
+use grasp_testkit::{WorkTree, now};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -58,7 +58,7 @@ pub(crate) async fn branches(git: &Git, count: usize) -> WorkTree {
     noise(&mut stream, 2_000, &mut random);
     for number in 1..count {
         write(&mut stream, &format!("commit refs/heads/topic-{number}\n{AUTHOR}"));
-        write(&mut stream, &format!("from refs/heads/main^0\nM 100644 inline note-{number}\n"));
+        write(&mut stream, &format!("from refs/heads/main\nM 100644 inline note-{number}\n"));
         noise(&mut stream, 200, &mut random);
     }
     import(&tree, &stream).await;

@@ -33,6 +33,8 @@ pub struct Host {
     pub free_bytes_min: u64,
     /// How long data of an owner who left is kept.
     pub retention: Duration,
+    /// How often that is looked through.
+    pub cleanup_every: Duration,
     pub in_flight: InFlight,
     /// Goes on at every step; tests stop here to see what a crash would leave.
     pub checkpoint: Box<Checkpoint>,
@@ -100,6 +102,7 @@ impl Host {
             proposal_pack: PackLimits::proposal(git.proposal_pack_bytes_max),
             free_bytes_min: git.free_bytes_min,
             retention: config.holding.retention,
+            cleanup_every: config.holding.cleanup_interval,
             in_flight: InFlight::default(),
             checkpoint: Box::new(|_| true),
             chores,

@@ -6,7 +6,7 @@ mod common;
 use common::hosted::{DOMAIN, Hosted, MAIN, PURGATORY, assert_refused, refs};
 use common::{THEN, alice, bob, deletion};
 use grasp_core::{Kind, Oid, VerifiedEvent};
-use grasp_testkit::{Draft, Git, Ran, Repository, WorkTree, until};
+use grasp_testkit::{Draft, Git, Ran, Reply, Repository, WorkTree, until};
 
 const LATER: u64 = THEN + 1_000;
 
@@ -31,7 +31,7 @@ impl Offer {
     }
 
     async fn pushes(&self, tip: &Oid, event: &VerifiedEvent) -> Ran {
-        self.copy.push(&self.hosted.url(), &[&format!("{tip}:{}", place(event))]).await
+        self.copy.push(&self.hosted.url(), &[&format!("+{tip}:{}", place(event))]).await
     }
 
     /// Can a stranger get the commit, by its id or by the ref?
@@ -56,6 +56,10 @@ impl Offer {
     async fn shows(&self, tip: &Oid, event: &VerifiedEvent) -> bool {
         self.hosted.shown().await == refs(&[(MAIN, self.first), (&place(event), *tip)])
     }
+}
+
+fn assert_waits(answer: &Reply) {
+    assert!(answer.ok && answer.text.starts_with("purgatory:"), "{answer:?}");
 }
 
 fn place(event: &VerifiedEvent) -> String {
@@ -142,7 +146,8 @@ async fn the_ref_goes_with_the_event_and_not_by_a_push() {
     let request = deletion(&alice(), LATER + 1, &[&event]);
     assert!(it.hosted.client.publishes(&request).await.accepted());
     assert_eq!(it.hosted.shown().await, refs(&[(MAIN, it.first)]));
-    assert!(!it.is_fetchable(&it.tip, &event).await);
+    let stranger = WorkTree::init(&Git::any()).await;
+    assert!(!stranger.fetch(&it.hosted.url(), &[&place(&event)]).await.ok);
     let push = it.copy.push(&it.hosted.url(), &[&format!(":{}", place(&event))]).await;
     push.expect("what is gone may be deleted");
 }
@@ -185,7 +190,7 @@ async fn an_event_that_is_no_pull_request_here_has_no_ref() {
     let announcement = elsewhere.announcement_listing(DOMAIN, THEN);
     assert_eq!(it.hosted.client.publishes(&announcement).await.text, PURGATORY);
     let event = elsewhere.pull_request(&alice(), LATER, &it.tip);
-    assert_eq!(it.hosted.client.publishes(&event).await.text, PURGATORY);
+    assert_waits(&it.hosted.client.publishes(&event).await);
     assert_refused(&it.pushes(&it.tip, &event).await, "the pull request is for another repository");
 }
 
@@ -198,11 +203,11 @@ async fn a_pull_request_for_a_held_repository_comes_out_with_it() {
         let event = hosted.acme.pull_request(&alice(), LATER, &tip);
         let proposal = format!("{tip}:{}", place(&event));
         if event_first {
-            assert_eq!(hosted.client.publishes(&event).await.text, PURGATORY);
+            assert_waits(&hosted.client.publishes(&event).await);
             hosted.pushes(&[&proposal]).await.expect("to a held repository");
         } else {
             hosted.pushes(&[&proposal]).await.expect("to a held repository");
-            assert_eq!(hosted.client.publishes(&event).await.text, PURGATORY);
+            assert_waits(&hosted.client.publishes(&event).await);
         }
         assert!(!hosted.serves(&event).await);
         assert!(!hosted.serves(&hosted.announcement.clone()).await, "it takes a state for that");

@@ -219,7 +219,7 @@ async fn states_that_no_data_can_satisfy_move_nothing() {
     let at = hosted.later();
     let odd = hosted.acme.state(&hosted.acme.owner, at, &[(MAIN, "abc123")], Some("main"));
     let answer = hosted.client.publishes(&odd).await;
-    assert!(answer.ok && answer.text == PURGATORY, "{answer:?}");
+    assert!(answer.ok && answer.text.starts_with("purgatory:"), "{answer:?}");
     assert_eq!(hosted.client.asks(&[json!({"kinds": [30618]})]).await, before);
     let (empty, answer) = hosted.says(&[], None).await;
     assert!(answer.accepted(), "a state of nothing is served: {answer:?}");

@@ -117,10 +117,7 @@ impl Config {
             trusted_proxies: networks(from, &NGIT_TRUSTED_PROXY_CIDRS),
             git_data_path,
             relay_data_path,
-            backend: match from.text(&NGIT_DATABASE_BACKEND).as_str() {
-                "memory" => Backend::Memory,
-                _ => Backend::Lmdb,
-            },
+            backend: backend(from),
             policy,
             relay,
             connections,
@@ -203,6 +200,13 @@ impl Naming {
     fn relay_name(&self, service: &Service) -> String {
         let default = || format!("{} grasp relay", service.authority());
         self.relay_name.clone().unwrap_or_else(default)
+    }
+}
+
+fn backend(from: &mut Reader<'_>) -> Backend {
+    match from.text(&NGIT_DATABASE_BACKEND).as_str() {
+        "memory" => Backend::Memory,
+        _ => Backend::Lmdb,
     }
 }
 

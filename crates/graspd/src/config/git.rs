@@ -16,7 +16,7 @@ pub struct GitLimits {
     pub proposal_pack_bytes_max: u64,
     pub object_bytes_max: u64,
     pub objects_max: u32,
-    /// Commands of one push, and refs of one repository.
+    /// Commands of one push.
     pub refs_max: usize,
     /// Of a fetch, inflated.
     pub request_bytes_max: usize,

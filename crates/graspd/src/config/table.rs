@@ -174,7 +174,7 @@ settings! {
     NGIT_GIT_MAX_OBJECT_BYTES: bytes(MIB, u64::MAX), Is("536870912"), Git, Built;
     /// Objects of one pack.
     NGIT_GIT_MAX_OBJECTS: count(1, U32_MAX), Is("5000000"), Git, Built;
-    /// Ref updates of one push, and refs of one repository.
+    /// Ref updates of one push; how many refs a state can name is bounded by the tags of an event.
     NGIT_GIT_MAX_REFS: count(1, 1_000_000), Is("50000"), Git, Built;
     /// Largest fetch request, after decompression; packs are not counted here.
     NGIT_GIT_MAX_REQUEST_BYTES: bytes(64 * 1_024, GIB), Is("16777216"), Git, Built;

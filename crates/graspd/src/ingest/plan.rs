@@ -157,17 +157,14 @@ impl Planner<'_> {
                     plan.releases.extend(held.map(|held| held.id()));
                 }
             }
-            Some(governing) => {
-                if let Some(source) = scopes.iter().find(|other| other.has(governing)) {
+            Some(governing) => match scopes.iter().find(|other| other.has(governing)) {
+                Some(source) => {
                     let (from, to) = (source.view.repo.clone(), repo.clone());
-                    plan.copies.push(Copying {
-                        from,
-                        to,
-                        wants: governing.state.objects(),
-                        proposals: BTreeSet::new(),
-                    });
+                    let (wants, proposals) = (governing.state.objects(), BTreeSet::new());
+                    plan.copies.push(Copying { from, to, wants, proposals });
                 }
-            }
+                None => self.fall_back(scope, &candidates, plan)?,
+            },
             None => self.follow_nothing(scope, plan)?,
         }
         Ok(())
@@ -199,15 +196,35 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// Objects of the preferred state are nowhere. Refs stay as they are, to be repaired by a push,
+    /// unless they say what was taken back since.
+    fn fall_back(
+        &self,
+        scope: &Scope,
+        candidates: &[Candidate],
+        plan: &mut Plan,
+    ) -> Result<(), PlanError> {
+        if !self.followed_is_gone(&scope.view.repo)? {
+            return Ok(());
+        }
+        match preferred(candidates.iter().filter(|it| scope.has(it))) {
+            Some(whole) => self.follow(scope, whole, candidates, plan),
+            None => self.follow_nothing(scope, plan),
+        }
+    }
+
+    fn followed_is_gone(&self, repo: &RepoId) -> Result<bool, PlanError> {
+        let Some(followed) = followed(self.store, repo)? else { return Ok(false) };
+        Ok(!self.store.contains(Space::Served, &followed)?
+            && !self.store.contains(Space::History, &followed)?)
+    }
+
     /// Nobody with a say has signed anything that is left. If what the view followed was taken
     /// back, the view is empty and waits again; if its author merely lost their say, it stays.
     fn follow_nothing(&self, scope: &Scope, plan: &mut Plan) -> Result<(), PlanError> {
         let View { repo, standing, .. } = &scope.view;
-        let Some(followed) = followed(self.store, repo)? else { return Ok(()) };
-        for space in [Space::Served, Space::History] {
-            if self.store.contains(space, &followed)? {
-                return Ok(());
-            }
+        if !self.followed_is_gone(repo)? {
+            return Ok(());
         }
         if scope.store.is_some() {
             let table = self.table(repo, plan)?;

@@ -112,7 +112,7 @@ pub(super) fn sweep_vanished(
 ) -> Result<()> {
     let mut gone = Vec::new();
     txn.sweep_vanished(SWEEP_MAX, &mut |space, event| {
-        gone.extend(concerning(space, &event.event))
+        gone.extend(concerning(space, &event.event));
     })?;
     gone.iter().try_for_each(|(space, event)| went(txn, *space, event, now, effects))
 }

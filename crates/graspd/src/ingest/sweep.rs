@@ -36,6 +36,7 @@ const JUMP_MIN: Duration = Duration::from_secs(600);
 pub(super) struct Tide {
     seen: Option<(Instant, Time)>,
     pruned: Option<Time>,
+    cleaned: Option<Time>,
 }
 
 impl Tide {
@@ -64,12 +65,10 @@ impl Desk<'_> {
             tracing::warn!(jump_ms = jump, "the clock was set; deadlines move with it");
             self.move_deadlines(jump)?;
         }
-        let prune = tide.pruned.is_none_or(|at| self.now.since(at) > EXPIRED_PRUNED_EVERY);
-        if prune {
-            tide.pruned = Some(self.now);
-        }
+        let prune = is_time(&mut tide.pruned, self.now, EXPIRED_PRUNED_EVERY);
+        let clean = is_time(&mut tide.cleaned, self.now, self.writer.host.cleanup_every);
         let mut fresh = self.retry()?;
-        if !self.has_work()? && !prune {
+        if !self.has_work()? && !prune && !clean {
             return Ok(fresh);
         }
         let (writer, now) = (self.writer, self.now);
@@ -84,6 +83,8 @@ impl Desk<'_> {
             effects.discards.extend(uploads::take_expired(txn, now, waits)?);
             if prune {
                 prune_expired(txn, now)?;
+            }
+            if clean {
                 effects.discards.extend(self.give_up_parked(txn)?);
             }
             discards = effects.discards;
@@ -278,6 +279,15 @@ impl Desk<'_> {
         }
         Ok(())
     }
+}
+
+/// Has it been this long since the last time? Then now is the last time.
+fn is_time(last: &mut Option<Time>, now: Time, every: Duration) -> bool {
+    let is_time = last.is_none_or(|at| now.since(at) >= every);
+    if is_time {
+        *last = Some(now);
+    }
+    is_time
 }
 
 fn prune_expired(txn: &mut dyn Transaction, now: Time) -> Result<()> {

@@ -1,8 +1,12 @@
 //! Git's smart HTTP by hand, for what no git would say.
 
-use grasp_testkit::{Page, read_to_end};
-use tokio::io::AsyncWriteExt;
+use grasp_testkit::Page;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+const CAP: Duration = Duration::from_secs(60);
 
 pub(crate) const ZERO: &str = "0000000000000000000000000000000000000000";
 pub(crate) const FLUSH: &str = "0000";
@@ -45,6 +49,45 @@ pub(crate) async fn posts(
     socket.write_all(request.as_bytes()).await.expect("the socket is open");
     // A server that has heard enough may answer before it has everything.
     let _ = socket.write_all(body).await;
-    let text = read_to_end(&mut socket).await;
-    Page::parse(&text).unwrap_or_else(|| panic!("not an answer: {text:?}"))
+    answer(&mut socket).await
+}
+
+/// The whole answer, put together if it came in chunks.
+pub(crate) async fn answer(socket: &mut TcpStream) -> Page {
+    let mut bytes = Vec::new();
+    // A reset after the last byte is an end, too.
+    let _ = timeout(CAP, socket.read_to_end(&mut bytes)).await.expect("the server closes");
+    let end = bytes.windows(4).position(|it| it == b"\r\n\r\n").map_or(bytes.len(), |at| at + 4);
+    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    let page = Page::parse(&head).unwrap_or_else(|| panic!("not an answer: {head:?}"));
+    let body = match page.header("transfer-encoding") {
+        Some(_) => unchunked(&bytes[end..]),
+        None => bytes[end..].to_vec(),
+    };
+    Page { body: String::from_utf8_lossy(&body).into_owned(), ..page }
+}
+
+fn unchunked(mut rest: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    while let Some(line) = rest.iter().position(|it| *it == b'\r') {
+        let len = std::str::from_utf8(&rest[..line]).ok();
+        let Some(len) = len.and_then(|len| usize::from_str_radix(len, 16).ok()) else { break };
+        let chunk = &rest[(line + 2).min(rest.len())..];
+        whole.extend_from_slice(&chunk[..len.min(chunk.len())]);
+        rest = &chunk[(len + 2).min(chunk.len())..];
+    }
+    whole
+}
+
+/// The report inside the first band of an answer to a push.
+pub(crate) fn report(page: &Page) -> String {
+    let mut rest = page.body.as_str();
+    let mut report = String::new();
+    while let Some(len) = rest.get(..4).and_then(|len| usize::from_str_radix(len, 16).ok()) {
+        let end = len.max(4);
+        let packet = rest.get(4..end).unwrap_or_default();
+        report.push_str(packet.strip_prefix('\u{1}').unwrap_or_default());
+        rest = rest.get(end..).unwrap_or_default();
+    }
+    report
 }

@@ -111,6 +111,7 @@ impl Machine {
             proposal_pack: PackLimits::proposal(64 * MIB),
             free_bytes_min: 0,
             retention: Duration::from_secs(1),
+            cleanup_every: Duration::from_secs(1),
             in_flight: InFlight::default(),
             checkpoint: Box::new(move |_| {
                 counted.fetch_add(1, Ordering::Relaxed) < limit.load(Ordering::Relaxed)
