@@ -4,7 +4,9 @@
 mod common;
 
 use common::hosted::{Hosted, MAIN, refs};
-use common::wire::{EMPTY_PACK, FLUSH, ZERO, answer, commands, pkt, posts, report};
+use common::wire::{
+    EMPTY_PACK, FLUSH, FRAMED, SlowPush, ZERO, answer, commands, pkt, posts, report,
+};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use grasp_core::Oid;
@@ -15,7 +17,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 const UPLOAD: &str = "/info/refs?service=git-upload-pack";
-const FRAMED: &str = "report-status side-band-64k agent=test";
 
 #[tokio::test]
 async fn the_first_answer_says_what_clients_look_for() {
@@ -199,7 +200,7 @@ async fn bodies_may_be_compressed_but_not_beyond_reason() {
     assert!(page.body.starts_with("0008NAK\nPACK"), "{:?}", page.body.get(..40));
     let second = hosted.tree.commit("README", "second").await;
     hosted.signs(&[(MAIN, second)]).await;
-    let push = push_of(&hosted, &first, &second).await;
+    let push = hosted.push_of(&first, &second).await;
     let page = posts(&hosted.place(""), "git-receive-pack", &gzip, &gzipped(&push)).await;
     assert!(page.body.contains("unpack ok"), "{:?}", page.body);
     let bomb = gzipped(&vec![b'0'; 300 << 20]);
@@ -260,23 +261,12 @@ async fn who_leaves_in_the_middle_of_a_push_leaves_nothing_behind() {
     let (mut hosted, first) = Hosted::published(&Git::any(), &[]).await;
     let second = hosted.tree.commit("README", "second").await;
     let state = hosted.signs(&[(MAIN, second)]).await;
-    let push = push_of(&hosted, &first, &second).await;
-    let incoming = hosted.server.data_path().join("git/.graspd/incoming");
-    let count = || std::fs::read_dir(&incoming).unwrap().count();
-    for cut in [push.len() - 1, push.len() - 25] {
-        let place = hosted.place("/git-receive-pack");
-        let (host, path) = place.split_once('/').unwrap();
-        let head = format!(
-            "POST /{path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {}\r\n\
-             Content-Type: application/x-git-receive-pack-request\r\n\r\n",
-            push.len()
-        );
-        let mut socket = TcpStream::connect(host).await.unwrap();
-        socket.write_all(head.as_bytes()).await.unwrap();
-        socket.write_all(&push[..cut]).await.unwrap();
-        until("the push has begun", || async { count() == 1 }).await;
-        drop(socket);
-        until("its quarantine is gone", || async { count() == 0 }).await;
+    let push = hosted.push_of(&first, &second).await;
+    for _ in 0..3 {
+        let slow = SlowPush::begins(&hosted.place(""), push.clone()).await;
+        until("the push has begun", || async { hosted.incoming() == 1 }).await;
+        drop(slow);
+        until("its quarantine is gone", || async { hosted.incoming() == 0 }).await;
     }
     assert!(!hosted.serves(&state).await);
     assert_eq!(hosted.shown().await, refs(&[(MAIN, first)]));
@@ -295,7 +285,7 @@ async fn three_thousand_refs_are_a_matter_of_seconds_and_a_hundred_thousand_are_
     let signed: Vec<(&str, Oid)> = names[..3_000].iter().map(|it| (it.as_str(), second)).collect();
     let signed = [&[(MAIN, first)], &signed[..]].concat();
     hosted.signs(&signed).await;
-    let pack = pack_of(&hosted, &first, &second).await;
+    let pack = hosted.pack_of(&first, &second).await;
     let push = [commands(&commanded[..3_000], FRAMED), pack.clone()].concat();
     let began = Instant::now();
     let page = posts(&hosted.place(""), "git-receive-pack", &[], &push).await;
@@ -308,21 +298,6 @@ async fn three_thousand_refs_are_a_matter_of_seconds_and_a_hundred_thousand_are_
     let words = ["refs in one push", "push fewer refs at a time"];
     assert!(words.iter().any(|it| page.body.contains(it)), "{:?}", page.body.get(..300));
     assert_eq!(hosted.shown().await, refs(&signed));
-}
-
-/// A push of one commit as git would send it.
-async fn push_of(hosted: &Hosted, old: &Oid, new: &Oid) -> Vec<u8> {
-    let list = commands(&[(&old.to_hex(), &new.to_hex(), MAIN)], FRAMED);
-    [list, pack_of(hosted, old, new).await].concat()
-}
-
-async fn pack_of(hosted: &Hosted, old: &Oid, new: &Oid) -> Vec<u8> {
-    let pack = hosted.tree.path().join("pack");
-    let out = pack.display().to_string();
-    let revs = format!("{new}\n^{old}\n");
-    let args = ["pack-objects", "-q", "--revs", out.as_str()];
-    let name = hosted.tree.git_reading(&args, revs.as_bytes()).await;
-    std::fs::read(pack.with_file_name(format!("pack-{name}.pack"))).unwrap()
 }
 
 fn gzipped(bytes: &[u8]) -> Vec<u8> {

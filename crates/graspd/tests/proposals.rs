@@ -83,8 +83,7 @@ async fn a_commit_pushed_before_its_event_is_kept_apart_until_that_comes() {
         assert!(it.shows(&it.tip, &event).await);
         assert!(it.is_fetchable(&it.tip, &event).await);
         assert!(it.is_inside(&it.tip).await);
-        let incoming = it.hosted.server.data_path().join("git/.graspd/incoming");
-        assert_eq!(std::fs::read_dir(incoming).unwrap().count(), 0, "nothing is left apart");
+        assert_eq!(it.hosted.incoming(), 0, "nothing is left apart");
     }
 }
 
@@ -230,8 +229,7 @@ async fn uploads_without_an_event_are_few_and_do_not_stay() {
     if !push.ok {
         assert_refused(&push, "too many unpublished pull requests");
     }
-    let incoming = it.hosted.server.data_path().join("git/.graspd/incoming");
-    until("uploads go", || async { std::fs::read_dir(&incoming).unwrap().count() == 0 }).await;
+    until("uploads go", || async { it.hosted.incoming() == 0 }).await;
     assert_eq!(it.hosted.client.publishes(&event).await.text, PURGATORY);
     it.pushes(&it.tip, &event).await.expect("once more, for its event");
     assert!(it.hosted.serves(&event).await);

@@ -120,7 +120,8 @@ async fn an_owner_who_leaves_is_gone_at_once_and_can_come_back() {
             true => deletion_at(&hosted.acme, Kind::ANNOUNCEMENT, THEN + 50),
             false => hosted.acme.announcement_listing("elsewhere.example", THEN + 50),
         };
-        assert!(hosted.client.publishes(&leaves).await.ok);
+        // What asks to be hosted elsewhere is not kept, so it is not told yes either.
+        assert_eq!(hosted.client.publishes(&leaves).await.ok, deletes);
         assert_eq!(hosted.info_refs().await, 404);
         assert_eq!(http("GET", &hosted.place(""), &[]).await.status, 404);
         assert!(!hosted.tree.tries(&["ls-remote", &hosted.url()]).await.ok);

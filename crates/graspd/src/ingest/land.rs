@@ -4,7 +4,7 @@
 use super::affected::{Affected, Arriving, Intent};
 use super::copies;
 use super::uploads::{self, Upload};
-use super::views::{scene, state_by_id};
+use super::views::{Hosting, hosted, scene, state_by_id};
 use super::writer::Desk;
 use crate::hub::Fresh;
 use grasp_core::nip34::State;
@@ -95,13 +95,16 @@ impl Desk<'_> {
             }
         };
         let state = grant.state.map(|id| state_by_id(&*snapshot, &id)).transpose()?.flatten();
+        // While the repository itself waits, only a state can let objects in.
+        let waits = hosted(&*snapshot, rules, &it.repo)? == Some(Hosting::Held);
+        let apart = !grant.unclaimed.is_empty() || (waits && grant.state.is_none());
         drop(snapshot);
         if let Some(lacks) = lacking(&it.quarantine, state.as_ref(), &grant) {
             return Ok((Vec::new(), lacks));
         }
-        match grant.unclaimed.is_empty() {
-            true => self.release(it, &grant),
-            false => Ok((Vec::new(), self.keep_apart(it, &grant)?)),
+        match apart {
+            false => self.release(it, &grant),
+            true => Ok((Vec::new(), self.keep_apart(it, &grant)?)),
         }
     }
 
@@ -152,7 +155,8 @@ impl Desk<'_> {
             if refusal.is_some() {
                 return Ok(());
             }
-            for (at, (event, tip)) in grant.unclaimed.iter().enumerate() {
+            let tips = grant.unclaimed.iter().chain(&grant.claimed);
+            for (at, (event, tip)) in tips.enumerate() {
                 // Counted once, however many tips share the pack.
                 let bytes = if at == 0 { it.bytes } else { 0 };
                 let (event, tip) = (*event, *tip);

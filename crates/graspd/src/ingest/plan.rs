@@ -6,14 +6,14 @@ use super::affected::Concern;
 use super::roles::RoleCache;
 use super::uploads;
 use super::views::{
-    HISTORY_MAX, Hosting, View, hosted, is_complete, preferred, said, views, waiting,
+    HISTORY_MAX, Hosting, View, hosted, is_complete, preferred, said, state_of, views, waiting,
 };
 use crate::repos::{RepoError, Repos, Store};
 use grasp_core::maintainers::{Family, Standing};
 use grasp_core::nip34::PullRequest;
 use grasp_core::policy::Rules;
 use grasp_core::push::Candidate;
-use grasp_core::{EventId, Identifier, Oid, PubKey, RepoId};
+use grasp_core::{Coordinate, EventId, Identifier, Oid, PubKey, RepoId};
 use grasp_git::{Entry, RefTable};
 use grasp_store::{Shelf, Snapshot, Space, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,6 +51,8 @@ pub(super) struct Plan {
     pub(super) held_again: Vec<EventId>,
     /// Served states that lost their ground.
     pub(super) retired: Vec<EventId>,
+    /// States that regained their ground: what their authors said last comes back.
+    pub(super) restored: Vec<Coordinate>,
     /// Pull requests whose uploads are settled.
     pub(super) claimed: Vec<(RepoId, EventId)>,
     pub(super) copies: Vec<Copying>,
@@ -101,6 +103,7 @@ impl Planner<'_> {
         if concern.left {
             plan.retired = self.groundless(identifier, &authors, &family)?;
         }
+        plan.restored = self.regained(identifier, &authors, &scopes, &plan)?;
         for id in &concern.proposals {
             self.proposal(id, &scopes, &mut plan)?;
         }
@@ -251,9 +254,35 @@ impl Planner<'_> {
         let mut found = Vec::new();
         for author in authors {
             if family.authority(author, self.rules.maintainer_rule).is_none() {
-                let state = super::views::state_of(author, identifier);
+                let state = state_of(author, identifier);
                 let served = self.store.current_position(Space::Served, &state)?;
                 found.extend(served.map(|served| served.id()));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Authors in views that are served, who have nothing served themselves but said something once.
+    fn regained(
+        &self,
+        identifier: &Identifier,
+        authors: &BTreeSet<PubKey>,
+        scopes: &[Scope],
+        plan: &Plan,
+    ) -> Result<Vec<Coordinate>, PlanError> {
+        let mut served: BTreeSet<PubKey> = BTreeSet::new();
+        for Scope { view, .. } in scopes {
+            if self.is_served(&view.repo, plan)? {
+                served.extend(&view.members);
+            }
+        }
+        let mut found = Vec::new();
+        for author in authors.iter().filter(|author| served.contains(author)) {
+            let state = state_of(author, identifier);
+            if self.store.current_position(Space::Served, &state)?.is_none()
+                && self.store.current_position(Space::History, &state)?.is_some()
+            {
+                found.push(state);
             }
         }
         Ok(found)

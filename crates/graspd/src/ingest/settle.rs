@@ -6,7 +6,7 @@ use super::affected::{Affected, Intent, IntentKey};
 use super::copies;
 use super::holds;
 use super::plan::{Copying, Plan, PlanError, Planner, view_key};
-use super::serving::serve_released;
+use super::serving::{restore, serve_released};
 use super::uploads;
 use crate::host::Host;
 use crate::hub::Fresh;
@@ -193,6 +193,9 @@ fn apply_one(
     }
     for id in &plan.releases {
         fresh.extend(serve_released(txn, id, now)?);
+    }
+    for coordinate in &plan.restored {
+        fresh.extend(restore(txn, coordinate)?);
     }
     for (repo, state) in &plan.follows {
         match state {

@@ -1,5 +1,6 @@
 //! A repository with its people around it: a server, the owner's line to it, and a working copy.
 
+use super::wire::{FRAMED, commands};
 use super::{THEN, acme, server};
 use grasp_core::{Oid, VerifiedEvent};
 use grasp_testkit::{Client, Git, Ran, Reply, Repository, Server, WorkTree, http};
@@ -135,6 +136,31 @@ impl Hosted {
     pub(crate) async fn returns(&mut self) {
         self.server.restart().await;
         self.client = Client::connect(&self.server.url()).await;
+    }
+}
+
+impl Hosted {
+    /// How many uploads are under way or kept apart.
+    pub(crate) fn incoming(&self) -> usize {
+        let incoming = self.server.data_path().join("git/.graspd/incoming");
+        std::fs::read_dir(incoming).map_or(0, Iterator::count)
+    }
+
+    /// A push that moves `main`, as git would send it.
+    pub(crate) async fn push_of(&self, old: &Oid, new: &Oid) -> Vec<u8> {
+        let list = commands(&[(&old.to_hex(), &new.to_hex(), MAIN)], FRAMED);
+        [list, self.pack_of(old, new).await].concat()
+    }
+
+    /// What the new commit has and the old one has not.
+    pub(crate) async fn pack_of(&self, old: &Oid, new: &Oid) -> Vec<u8> {
+        let pack = self.tree.path().join("pack");
+        let out = pack.display().to_string();
+        let args = ["pack-objects", "-q", "--revs", out.as_str()];
+        let revs = format!("{new}\n^{old}\n");
+        let name = self.tree.git_reading(&args, revs.as_bytes()).await;
+        let file = pack.with_file_name(format!("pack-{name}.pack"));
+        std::fs::read(file).expect("git has written it")
     }
 }
 

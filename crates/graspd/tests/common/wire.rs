@@ -10,6 +10,8 @@ const CAP: Duration = Duration::from_secs(60);
 
 pub(crate) const ZERO: &str = "0000000000000000000000000000000000000000";
 pub(crate) const FLUSH: &str = "0000";
+/// What clients ask for today.
+pub(crate) const FRAMED: &str = "report-status side-band-64k agent=test";
 /// A pack of no objects: what follows commands that need none.
 pub(crate) const EMPTY_PACK: &[u8] = b"PACK\0\0\0\x02\0\0\0\0\x02\x9d\x08\x82\x3b\xd8\xa8\xea\xb5\x10\xad\x6a\xc7\x5c\x82\x3c\xfd\x3e\xd3\x1e";
 
@@ -50,6 +52,35 @@ pub(crate) async fn posts(
     // A server that has heard enough may answer before it has everything.
     let _ = socket.write_all(body).await;
     answer(&mut socket).await
+}
+
+/// A push that pauses where the story needs it to.
+#[derive(Debug)]
+pub(crate) struct SlowPush {
+    socket: TcpStream,
+    rest: Vec<u8>,
+}
+
+impl SlowPush {
+    /// Sends all but the last few bytes.
+    pub(crate) async fn begins(place: &str, mut body: Vec<u8>) -> Self {
+        let (host, path) = place.split_once('/').expect("a path");
+        let head = format!(
+            "POST /{path}/git-receive-pack HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
+             Content-Type: application/x-git-receive-pack-request\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let rest = body.split_off(body.len() - 10);
+        let mut socket = TcpStream::connect(host).await.expect("somebody listens");
+        socket.write_all(head.as_bytes()).await.expect("the socket is open");
+        socket.write_all(&body).await.expect("the socket is open");
+        Self { socket, rest }
+    }
+
+    pub(crate) async fn ends(mut self) -> Page {
+        self.socket.write_all(&self.rest).await.expect("the socket is open");
+        answer(&mut self.socket).await
+    }
 }
 
 /// The whole answer, put together if it came in chunks.

@@ -56,8 +56,7 @@ impl Inspector<'_> {
     }
 
     async fn served(&self, client: &mut Client, project: &Project) -> BTreeSet<EventId> {
-        let authors: Vec<String> =
-            project.owners.iter().map(|it| it.owner.key.to_hex()).collect();
+        let authors: Vec<String> = project.owners.iter().map(|it| it.owner.key.to_hex()).collect();
         let name = &project.owners[0].identifier;
         let own = json!({"kinds": [30617, 30618], "authors": authors, "#d": [name]});
         let addresses: Vec<String> = project.owners.iter().map(|it| it.coordinate()).collect();

@@ -113,7 +113,9 @@ impl Project {
     }
 
     async fn acts(&mut self, line: &mut Line, random: &mut Random) -> Option<()> {
-        if std::mem::take(&mut self.unfinished) && self.states.last().is_some_and(|it| it.acknowledged) {
+        if std::mem::take(&mut self.unfinished)
+            && self.states.last().is_some_and(|it| it.acknowledged)
+        {
             let to = random.index(self.joined);
             return self.pushes_state(line, to).await;
         }
@@ -214,8 +216,8 @@ impl Project {
             .map(|(name, oid)| format!("create refs/stage/{number}/{name} {oid}\n"))
             .collect();
         self.tree.git_reading(&["update-ref", "--stdin"], stage.as_bytes()).await;
-        let specs = ["heads", "tags"]
-            .map(|kind| format!("+refs/stage/{number}/{kind}/*:refs/{kind}/*"));
+        let specs =
+            ["heads", "tags"].map(|kind| format!("+refs/stage/{number}/{kind}/*:refs/{kind}/*"));
         let url = self.owners[to].clone_url(&line.address);
         let ran = self.tree.push_with(&url, &[&specs[0], &specs[1]], &["--prune"]).await;
         line.pushed(ran)?;
