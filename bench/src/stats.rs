@@ -18,6 +18,11 @@ impl Latencies {
         self.0.len()
     }
 
+    /// In the order in which they were added.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Duration> {
+        self.0.iter()
+    }
+
     /// The duration that this share of all stayed within.
     pub(crate) fn percentile(&self, percent: usize) -> Duration {
         let mut sorted = self.0.clone();

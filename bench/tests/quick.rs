@@ -5,15 +5,48 @@ use std::process::Command;
 
 #[test]
 fn every_figure_of_the_report_can_still_be_measured() {
+    can_be_measured(
+        "relay",
+        &[
+            "schnorr",
+            "ingest",
+            "one publish",
+            "query mix",
+            "fan-out",
+            "memory",
+            "scan",
+            "negentropy",
+        ],
+    );
+}
+
+#[test]
+fn so_can_those_of_the_git_host() {
+    can_be_measured(
+        "git",
+        &[
+            "info/refs of 10 refs, v0",
+            "info/refs of 10 refs, v2",
+            "clone of",
+            "push of 0.0 MB",
+            "branches and its state",
+            "REQ of others",
+            "git processes",
+            "above idle, push",
+            "above idle, clone",
+            "of gzip",
+        ],
+    );
+}
+
+fn can_be_measured(what: &str, topics: &[&str]) {
     let bench = env!("CARGO_BIN_EXE_bench");
-    let output = Command::new(bench).args(["relay", "--quick", "--json"]).output().unwrap();
+    let output = Command::new(bench).args([what, "--quick", "--json"]).output().unwrap();
     let complaints = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{complaints}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows = report["rows"].as_array().unwrap();
-    for topic in
-        ["schnorr", "ingest", "one publish", "query mix", "fan-out", "memory", "scan", "negentropy"]
-    {
+    for topic in topics {
         let about_it: Vec<_> =
             rows.iter().filter(|row| row["name"].as_str().unwrap().contains(topic)).collect();
         assert!(!about_it.is_empty(), "nothing about {topic} in {report}");
@@ -29,4 +62,8 @@ fn a_word_it_does_not_know_is_refused_with_the_words_it_knows() {
     assert_eq!(output.status.code(), Some(2));
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(complaint.contains("--qiuck") && complaint.contains("--quick"), "{complaint}");
+    for words in [["git", "--only", "negentropy"], ["git", "--events", "500"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_bench")).args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+    }
 }

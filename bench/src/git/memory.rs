@@ -121,7 +121,9 @@ async fn throw(hosted: &Hosted, at: &Repository, service: &str, bomb: &[u8]) -> 
     let headers =
         format!("Content-Type: application/x-{service}-request\r\nContent-Encoding: gzip\r\n");
     let (status, said) = post(&hosted.server.address, &target, &headers, bomb).await?;
-    let is_refused = status >= 400 || said.contains("ERR ") || said.contains("ng refs/heads/main");
+    // As a web page, a line of its own, a command's fate, or the band for fatal errors.
+    let words = ["ERR ", "ng refs/heads/main", "\u{3}"];
+    let is_refused = status >= 400 || words.iter().any(|word| said.contains(word));
     ensure!(is_refused, "a bomb for {service} was answered with {said:?}");
     Ok(())
 }

@@ -21,12 +21,13 @@ impl Sides {
         row.at_most_share(share_max)
     }
 
-    fn spread(&self) -> String {
-        let spread = |of: &Latencies| {
-            let [low, high] = [0, 100].map(|percent| of.percentile(percent).as_millis());
-            format!("{low} to {high} ms")
+    /// Every run in its order: a disturbance shows.
+    fn runs(&self) -> String {
+        let list = |of: &Latencies| {
+            let runs = of.iter().map(|one| one.as_millis().to_string());
+            runs.collect::<Vec<_>>().join(" ")
         };
-        format!("{}, file:// {}", spread(&self.ours), spread(&self.file))
+        format!("{} ms; file:// {} ms", list(&self.ours), list(&self.file))
     }
 }
 
@@ -69,7 +70,7 @@ pub(super) async fn clones(run: &mut Run) -> Result<()> {
     }
     let name = format!("clone of {:.1} MB, median of {}", megabytes(story.bytes()), run.plan.runs);
     run.report.add(sides.row(name, 1.15));
-    run.report.note(format!("clones took {}", sides.spread()));
+    run.report.note(format!("clones took {}", sides.runs()));
     Ok(())
 }
 
@@ -110,7 +111,7 @@ pub(super) async fn pushes(run: &mut Run) -> Result<()> {
     let name =
         format!("push of {:.1} MB, median of {}", megabytes(story.commit_bytes()), run.plan.runs);
     run.report.add(sides.row(name, 2.0));
-    run.report.note(format!("pushes took {}", sides.spread()));
+    run.report.note(format!("pushes took {}", sides.runs()));
     Ok(())
 }
 

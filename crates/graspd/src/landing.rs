@@ -47,7 +47,7 @@ pub async fn permit(node: &Arc<Node>, repo: &RepoId, commands: &[Command], ip: I
     let Preview { decision, waiting } = match seen.await {
         Ok(Ok(Some(seen))) => seen,
         Ok(Ok(None)) => {
-            return Permit::refused("repository not found", "the repository is not hosted here");
+            return Permit::refused("not hosted here", "the repository is no longer hosted here");
         }
         Ok(Err(_)) | Err(_) => {
             return Permit::refused("internal error", "the server could not look; try again");

@@ -1,11 +1,11 @@
 //! Several owners of one project on one server: what one of them pushes, all of them show.
-#![allow(clippy::unwrap_used, reason = "the lints' exception for tests misses their helpers")]
 
 mod common;
 
 use common::hosted::{DOMAIN, Hosted, MAIN, PURGATORY, assert_refused, refs};
-use common::{THEN, alice, bob};
-use grasp_testkit::{Git, Repository, WorkTree, until};
+use common::{THEN, alice, bob, deletion};
+use grasp_core::Kind;
+use grasp_testkit::{Draft, Git, Repository, WorkTree, until};
 
 const RULES: [&str; 2] = ["listed", "confirmed"];
 
@@ -125,9 +125,82 @@ async fn when_one_owner_leaves_the_others_stay() {
     hosted.pushes(&["main"]).await.expect("bob's state at the owner's address");
     assert_eq!(hosted.shown_at(&there).await, refs(&[(MAIN, next)]));
     let leaves = hosted.acme.announcement_listing("elsewhere.example", THEN + 50);
-    assert!(hosted.client.publishes(&leaves).await.ok);
+    assert!(hosted.client.publishes(&leaves).await.ok, "as bob's co-maintainer he stays known");
     assert_eq!(hosted.info_refs().await, 404);
     assert_eq!(hosted.shown_at(&there).await, refs(&[(MAIN, next)]));
     assert!(hosted.serves(&state).await && hosted.serves(&bobs).await);
     assert!(!hosted.serves(&own).await);
+}
+
+#[tokio::test]
+async fn a_state_taken_back_gives_way_to_another_maintainers() {
+    let (mut hosted, first) = Hosted::published(&Git::any(), &[]).await;
+    let owner = hosted.acme.owner.clone();
+    let own = hosted.acme.announcement_naming(DOMAIN, THEN + 1, &[&bob()]);
+    let bobs = twin().announcement_naming(DOMAIN, THEN + 2, &[&owner]);
+    for announcement in [&own, &bobs] {
+        assert!(hosted.client.publishes(announcement).await.ok);
+    }
+    let there = twin().clone_url(&hosted.server.address);
+    until("the twin is filled", || async {
+        hosted.shown_at(&there).await == refs(&[(MAIN, first)])
+    })
+    .await;
+    let by_bob = hosted.tree.commit("README", "by bob").await;
+    let state = twin().state(&bob(), THEN + 20, &[(MAIN, &by_bob.to_hex())], Some("main"));
+    assert_eq!(hosted.client.publishes(&state).await.text, PURGATORY);
+    hosted.pushes(&["main"]).await.expect("bob's");
+    let newest = hosted.tree.commit("README", "by the owner").await;
+    hosted.later();
+    let last = hosted.signs(&[(MAIN, newest)]).await;
+    hosted.pushes(&["main"]).await.expect("the owner's");
+    for (deleted, by, tip) in [(&last, &owner, by_bob), (&state, &bob(), first)] {
+        let request = deletion(by, THEN + 900, &[deleted]);
+        assert!(hosted.client.publishes(&request).await.accepted());
+        assert_eq!(hosted.shown().await, refs(&[(MAIN, tip)]));
+        assert_eq!(hosted.shown_at(&there).await, refs(&[(MAIN, tip)]));
+    }
+}
+
+#[tokio::test]
+async fn a_pull_request_to_several_owners_is_shown_by_each() {
+    let (mut hosted, first) = Hosted::published(&Git::any(), &[]).await;
+    let owner = hosted.acme.owner.clone();
+    let own = hosted.acme.announcement_naming(DOMAIN, THEN + 1, &[&bob()]);
+    let bobs = twin().announcement_naming(DOMAIN, THEN + 2, &[&owner]);
+    for announcement in [&own, &bobs] {
+        assert!(hosted.client.publishes(announcement).await.ok);
+    }
+    let there = twin().clone_url(&hosted.server.address);
+    let tip = hosted.tree.commit("README", "better").await;
+    let draft = Draft::new(Kind::PULL_REQUEST, THEN + 500).tag(&["a", &hosted.acme.coordinate()]);
+    let draft = draft.tag(&["a", &twin().coordinate()]).tag(&["c", &tip.to_hex()]);
+    let event = alice().signs(draft);
+    let place = format!("refs/nostr/{}", event.id);
+    hosted.pushes(&[&format!("{tip}:{place}")]).await.expect("to one of them");
+    assert!(hosted.client.publishes(&event).await.accepted());
+    let shown = refs(&[(MAIN, first), (&place, tip)]);
+    assert_eq!(hosted.shown().await, shown);
+    until("the other shows it, too", || async { hosted.shown_at(&there).await == shown }).await;
+    let stranger = WorkTree::init(&Git::any()).await;
+    stranger.fetch(&there, &[&place]).await.expect("from the other");
+    let request = deletion(&alice(), THEN + 900, &[&event]);
+    assert!(hosted.client.publishes(&request).await.accepted());
+    assert_eq!(hosted.shown().await, refs(&[(MAIN, first)]));
+    assert_eq!(hosted.shown_at(&there).await, refs(&[(MAIN, first)]));
+}
+
+#[tokio::test]
+async fn who_is_no_longer_a_maintainer_moves_nothing_more() {
+    let (mut hosted, first) =
+        Hosted::published(&Git::any(), &[("NGIT_MAINTAINER_RULE", "listed")]).await;
+    let invites = hosted.acme.announcement_naming(DOMAIN, THEN + 1, &[&bob()]);
+    assert!(hosted.client.publishes(&invites).await.ok);
+    let second = hosted.tree.commit("README", "second").await;
+    let state = hosted.acme.state(&bob(), THEN + 500, &[(MAIN, &second.to_hex())], Some("main"));
+    assert_eq!(hosted.client.publishes(&state).await.text, PURGATORY);
+    let alone = hosted.acme.announcement_listing(DOMAIN, THEN + 2);
+    assert!(hosted.client.publishes(&alone).await.ok);
+    assert_refused(&hosted.pushes(&["main"]).await, "by a maintainer");
+    assert_eq!(hosted.shown().await, refs(&[(MAIN, first)]));
 }

@@ -151,6 +151,20 @@ async fn what_is_already_so_is_ok_however_it_is_put() {
     assert_eq!(hosted.shown().await, refs(&[(MAIN, first)]));
 }
 
+/// libgit2 names refs it does not move, whatever it last saw of them.
+#[tokio::test]
+async fn a_command_that_moves_nothing_does_not_spoil_one_that_does() {
+    let (mut hosted, first) = Hosted::published(&Git::any(), &[]).await;
+    let second = hosted.tree.commit("README", "second").await;
+    hosted.signs(&[(MAIN, second)]).await;
+    let (old, new, other) = (first.to_hex(), second.to_hex(), "1".repeat(40));
+    let list = [(&*other, &*other, "refs/heads/gone"), (&*old, &*new, MAIN)];
+    let body = [commands(&list, FRAMED), hosted.pack_of(&first, &second).await].concat();
+    let page = posts(&hosted.place(""), "git-receive-pack", &[], &body).await;
+    assert!(report(&page).contains("unpack ok"), "{page:?}");
+    assert_eq!(hosted.shown().await, refs(&[(MAIN, second)]));
+}
+
 #[tokio::test]
 async fn nothing_can_be_smuggled_past_the_command_list() {
     let (mut hosted, first) = Hosted::published(&Git::any(), &[]).await;

@@ -128,17 +128,17 @@ async fn clients_that_negotiate_before_they_push_are_understood() {
         is_taken(&mut hosted).await;
         let tip = hosted.tree.commit("README", "third").await;
         hosted.signs(&[(MAIN, tip)]).await;
-        let options = ["--atomic", "--quiet", "--no-thin", "--force-with-lease"];
+        let options = ["--atomic", "--quiet", "--no-thin", "--force"];
         hosted.tree.push_with(&hosted.url(), &["main"], &options).await.expect("with options");
     }
 }
 
 #[tokio::test]
 async fn old_mistakes_in_old_histories_are_forgiven() {
-    let (mut hosted, _) = Hosted::published(&Git::any(), &[]).await;
+    let (mut hosted, first) = Hosted::published(&Git::any(), &[]).await;
     let tree = hosted.tree.rev_parse("HEAD^{tree}").await;
     let odd = format!(
-        "tree {tree}\nauthor A <a@example.com> 1700000000 +051800\n\
+        "tree {tree}\nparent {first}\nauthor A <a@example.com> 1700000000 +051800\n\
          committer A <a@example.com> 1700000000 +051800\n\nan odd time zone\n"
     );
     let args = ["hash-object", "-t", "commit", "-w", "--stdin", "--literally"];
@@ -187,7 +187,11 @@ async fn damaged_and_incomplete_packs_are_refused_and_leave_nothing() {
 
 #[tokio::test]
 async fn more_than_the_operator_allows_is_refused_with_the_limit() {
-    let settings = [("NGIT_GIT_MAX_PACK_BYTES", "1048576"), ("NGIT_GIT_MAX_OBJECTS", "50")];
+    let settings = [
+        ("NGIT_GIT_MAX_PACK_BYTES", "1048576"),
+        ("NGIT_GIT_MAX_PROPOSAL_PACK_BYTES", "1048576"),
+        ("NGIT_GIT_MAX_OBJECTS", "50"),
+    ];
     let (mut hosted, first) = Hosted::published(&Git::any(), &settings).await;
     let mut random = Random::seeded(5);
     let noise: String = (0..300_000).map(|_| format!("{:x}\n", random.next_u64())).collect();

@@ -1,5 +1,4 @@
 //! Waiting for git data, and going back: restarts, deletions, replacements, expiry, owners leaving.
-#![allow(clippy::unwrap_used, reason = "the lints' exception for tests misses their helpers")]
 
 mod common;
 
@@ -141,6 +140,30 @@ async fn an_owner_who_leaves_is_gone_at_once_and_can_come_back() {
 }
 
 #[tokio::test]
+async fn a_held_announcement_that_is_taken_back_is_no_repository() {
+    let mut hosted = Hosted::announced(&Git::any(), &[]).await;
+    let tip = hosted.tree.commit("README", "hello").await;
+    hosted.signs(&[(MAIN, tip)]).await;
+    let request = deletion(&hosted.acme.owner.clone(), LATE, &[&hosted.announcement]);
+    assert!(hosted.client.publishes(&request).await.accepted());
+    assert_eq!(hosted.info_refs().await, 404);
+    assert!(!hosted.pushes(&["main"]).await.ok);
+    assert!(!hosted.directory().exists());
+}
+
+#[tokio::test]
+async fn a_deleted_version_of_an_announcement_gives_way_to_the_one_before_it() {
+    let (mut hosted, first) = Hosted::published(&Git::any(), &[]).await;
+    let newer = hosted.acme.announcement_listing(DOMAIN, THEN + 1);
+    assert!(hosted.client.publishes(&newer).await.accepted());
+    let request = deletion(&hosted.acme.owner.clone(), LATE, &[&newer]);
+    assert!(hosted.client.publishes(&request).await.accepted());
+    let served = hosted.client.asks(&[json!({"kinds": [30617]})]).await;
+    assert_eq!(served, [hosted.announcement.id]);
+    assert_eq!(hosted.shown().await, refs(&[(MAIN, first)]));
+}
+
+#[tokio::test]
 async fn who_vanishes_takes_the_repository_along() {
     let (mut hosted, _) = Hosted::published(&Git::any(), &[]).await;
     let draft = Draft::new(Kind::VANISH, LATE).tag(&["relay", "ALL_RELAYS"]);
@@ -152,7 +175,7 @@ async fn who_vanishes_takes_the_repository_along() {
 
 #[tokio::test]
 async fn what_waited_too_long_goes_and_an_announcement_sleeps_first() {
-    let mut hosted = Hosted::announced(&Git::any(), &[("NGIT_HELD_SECS", "4")]).await;
+    let mut hosted = Hosted::announced(&Git::any(), &[("NGIT_HELD_SECS", "6")]).await;
     let tip = hosted.tree.commit("README", "hello").await;
     hosted.signs(&[(MAIN, tip)]).await;
     hosted.server.logs("gave up waiting for git data").await;
@@ -169,7 +192,7 @@ async fn what_waited_too_long_goes_and_an_announcement_sleeps_first() {
 
 #[tokio::test]
 async fn an_expired_state_authorises_nothing_and_may_be_published_again() {
-    let (mut hosted, first) = Hosted::published(&Git::any(), &[("NGIT_HELD_SECS", "3")]).await;
+    let (mut hosted, first) = Hosted::published(&Git::any(), &[("NGIT_HELD_SECS", "6")]).await;
     let second = hosted.tree.commit("README", "second").await;
     let state = hosted.signs(&[(MAIN, second)]).await;
     hosted.server.logs("gave up waiting for git data").await;

@@ -4,8 +4,8 @@
 mod common;
 
 use common::hosted::{Hosted, MAIN, PURGATORY, assert_refused, refs};
-use grasp_core::Oid;
-use grasp_testkit::{Client, Git, WorkTree};
+use grasp_core::{Kind, Oid};
+use grasp_testkit::{Client, Draft, Git, WorkTree};
 use serde_json::json;
 use std::fmt::Write;
 
@@ -168,6 +168,28 @@ async fn a_signed_state_moves_refs_by_itself_where_its_objects_are_here() {
     let (_, answer) = hosted.says(&[(MAIN, second)], Some("main")).await;
     assert!(answer.accepted(), "and forward again, with a branch less: {answer:?}");
     assert_eq!(hosted.shown().await, refs(&[(MAIN, second)]));
+}
+
+#[tokio::test]
+async fn head_follows_the_state_to_branches_that_are_there() {
+    let (mut hosted, first) = Hosted::published(&Git::any(), &[]).await;
+    let (side, owner) = ("refs/heads/side", hosted.acme.owner.clone());
+    let tip = first.to_hex();
+    for (head, then) in [
+        ("ref: refs/heads/side", side),
+        ("refs/heads/main", MAIN),
+        ("ref: refs/heads/never-there", MAIN),
+        ("ref: refs/heads/side", side),
+        ("ref: refs/tags/side", side),
+        ("ref: ../../etc/passwd", side),
+    ] {
+        let draft = Draft::new(Kind::STATE, hosted.later()).tag(&["d", "acme"]);
+        let draft = draft.tag(&[MAIN, &tip]).tag(&[side, &tip]).tag(&["HEAD", head]);
+        let answer = hosted.client.publishes(&owner.signs(draft)).await;
+        assert!(answer.accepted(), "{head}: {answer:?}");
+        let shown = hosted.tree.remote_head(&hosted.url()).await;
+        assert_eq!(shown.as_deref(), Some(then), "after {head}");
+    }
 }
 
 #[tokio::test]

@@ -64,7 +64,7 @@ async fn an_owner_who_leaves_during_a_push_has_left() {
 
 #[tokio::test]
 async fn time_stands_still_for_what_a_push_is_under_way_for() {
-    let (mut hosted, [_, second], slow) = begun(&[("NGIT_HELD_SECS", "2")]).await;
+    let (mut hosted, [_, second], slow) = begun(&[("NGIT_HELD_SECS", "5")]).await;
     // Announced after the push began, and given up before it ends.
     let other = Repository::new(alice(), "other");
     assert!(hosted.client.publishes(&other.announcement_listing(DOMAIN, THEN)).await.ok);

@@ -84,7 +84,7 @@ impl Desk<'_> {
         let scene = scene(&*snapshot, self.roles, rules, repos, &it.repo, &it.commands)?;
         let Some(scene) = scene else {
             let advice = "the repository is no longer hosted here; publish its announcement again";
-            return Ok((Vec::new(), Outcome::refused("repository not found", advice)));
+            return Ok((Vec::new(), Outcome::refused("not hosted here", advice)));
         };
         let grant = match authorise(&it.commands, &scene) {
             Decision::Unchanged => return Ok((Vec::new(), Outcome::Done)),
@@ -137,6 +137,8 @@ impl Desk<'_> {
         let Ok(shown) = self.writer.host.repos.shown(&it.repo) else { return false };
         it.commands.iter().all(|command| {
             let now = match &command.target {
+                // Asked for no change, whatever it believes to be there.
+                Some(Target::Governed(_)) if command.old == command.new => return true,
                 Some(Target::Governed(name)) => shown.refs.governed.get(name),
                 Some(Target::Proposal(id)) => shown.refs.proposals.get(id),
                 None => None,

@@ -13,7 +13,6 @@ use super::views::hosted;
 use super::writer::Desk;
 use crate::host::Chore;
 use crate::hub::Fresh;
-use anyhow::Context;
 use grasp_core::hold::{Due, Hold};
 use grasp_core::{EventId, Filter, PubKey, RepoId, Time, Timestamp};
 use grasp_git::{RefTable, sweep_incoming};
@@ -210,7 +209,10 @@ impl Desk<'_> {
             uploads::quarantines_of(&*store.read()?)?.into_iter().collect();
         let unfinished = Intent::all(&*store.read()?)?.into_iter().flat_map(|it| it.1.packs);
         keep.extend(unfinished.map(|pack| pack.quarantine));
-        sweep_incoming(layout, &keep).context("removing half-received data")?;
+        // A git of the process before us may still be writing there; it ends by itself.
+        if let Err(error) = sweep_incoming(layout, &keep) {
+            tracing::warn!(%error, "half-received data stays until the next start");
+        }
         self.give_deadlines()?;
         self.report_strangers()
     }

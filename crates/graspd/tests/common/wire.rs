@@ -90,7 +90,7 @@ pub(crate) async fn answer(socket: &mut TcpStream) -> Page {
     let _ = timeout(CAP, socket.read_to_end(&mut bytes)).await.expect("the server closes");
     let end = bytes.windows(4).position(|it| it == b"\r\n\r\n").map_or(bytes.len(), |at| at + 4);
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
-    let page = Page::parse(&head).unwrap_or_else(|| panic!("not an answer: {head:?}"));
+    let page = Page::parse(&head).expect("an HTTP answer");
     let body = match page.header("transfer-encoding") {
         Some(_) => unchunked(&bytes[end..]),
         None => bytes[end..].to_vec(),

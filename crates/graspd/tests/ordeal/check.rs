@@ -89,7 +89,9 @@ impl Inspector<'_> {
         owner: usize,
         served: &BTreeSet<EventId>,
     ) -> (OnDisk, BTreeSet<Oid>) {
-        let directory = project.owners[owner].directory(&self.git_root);
+        let owner = &project.owners[owner];
+        let directory = self.git_root.join(owner.owner.key.to_npub());
+        let directory = directory.join(format!("{}.git", owner.identifier));
         let it = OnDisk::read(&directory, &project.tree).await;
         let when = format!("{}: {}", self.when, directory.display());
         it.is_sound(&project.tree, self.thorough).await;
@@ -162,8 +164,9 @@ impl Inspector<'_> {
     /// I6. What runs beside, such as a copy between owners, may take a moment to end.
     async fn nothing_is_left(&self, projects: &[Project]) {
         let own = self.git_root.join(".graspd");
+        let found = locks(&self.git_root);
         let unlocked = || async { locks(&self.git_root).is_empty() };
-        until(&format!("{}: no locks", self.when), unlocked).await;
+        until(&format!("{}: no locks, such as {found:?}", self.when), unlocked).await;
         let swept = || async { self.strays(&own.join("incoming"), projects).await.is_empty() };
         until(&format!("{}: nothing unknown in quarantine", self.when), swept).await;
         assert_eq!(names(&own.join("tmp")), Vec::<String>::new(), "{}", self.when);

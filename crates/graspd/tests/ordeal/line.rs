@@ -21,7 +21,7 @@ impl Power {
         self.0.store(true, Ordering::SeqCst);
     }
 
-    fn excuses(&self, what: &str) {
+    pub(crate) fn excuses(&self, what: &str) {
         assert!(self.0.load(Ordering::SeqCst), "failed while the server was running: {what}");
     }
 }
@@ -29,7 +29,7 @@ impl Power {
 #[derive(Debug)]
 pub(crate) struct Line {
     client: Client,
-    power: Power,
+    pub(crate) power: Power,
     /// `host:port` for git.
     pub(crate) address: String,
 }
@@ -44,13 +44,13 @@ impl Line {
         Some(Self { client: client?, power: power.clone(), address: address.to_owned() })
     }
 
-    /// `None` if nobody answers any more: the event may or may not have arrived.
+    /// `None` if nobody says yes any more: the event may or may not have arrived.
     pub(crate) async fn publishes(&mut self, event: &VerifiedEvent) -> Option<Reply> {
         let said = self.exchange(event).await;
-        if said.is_none() {
-            self.power.excuses("publishing");
+        if !said.as_ref().is_some_and(|reply| reply.ok) {
+            self.power.excuses(&format!("{said:?}"));
         }
-        said
+        said.filter(|reply| reply.ok)
     }
 
     async fn exchange(&mut self, event: &VerifiedEvent) -> Option<Reply> {
@@ -67,13 +67,11 @@ impl Line {
         }
     }
 
-    /// `None` if git lost its server; a push that is refused is never right here.
-    pub(crate) fn pushed(&self, ran: Ran) -> Option<()> {
-        if ran.ok {
-            return Some(());
+    /// `None` if git lost its server, or the server its disk.
+    pub(crate) fn pushed(&self, ran: &Ran) -> Option<()> {
+        if !ran.ok {
+            self.power.excuses(&ran.stderr);
         }
-        assert!(!ran.says("[remote rejected]"), "{}", ran.stderr);
-        self.power.excuses(&ran.stderr);
-        None
+        ran.ok.then_some(())
     }
 }

@@ -27,9 +27,9 @@ pub(crate) struct Ordeal {
 /// A lasting name, so that announcements outlive a port.
 pub(crate) const SETTINGS: [(&str, &str); 1] = [("NGIT_DOMAIN_ALIASES", DOMAIN)];
 /// Things done in one round before the power may fail.
-const ACTS_MAX: usize = 12;
+const ACTS_MAX: usize = 4;
 /// About as long as the slowest of them takes.
-const MOMENT: Duration = Duration::from_millis(150);
+const MOMENT: Duration = Duration::from_millis(80);
 
 impl Ordeal {
     /// Three projects: of one owner, of two, and of one who is joined by another on the way.
@@ -39,13 +39,13 @@ impl Ordeal {
         let (old, new) = (&gits[0], &gits[gits.len() - 1]);
         let server = home.serve().await;
         let mut projects = vec![
-            Project::new(0, 1, 1, old).await,
-            Project::new(1, 2, 2, new).await,
-            Project::new(2, 2, 1, new).await,
+            Project::new(0, 1, old).await,
+            Project::new(1, 2, new).await,
+            Project::new(2, 2, new).await,
         ];
         let mut line = Line::open(&server.address, &Power::default()).await.expect("a line");
-        for project in &mut projects {
-            project.announces(&mut line).await.expect("an answer");
+        for (project, members) in projects.iter_mut().zip([1, 2, 1]) {
+            project.announces(&mut line, members).await.expect("an answer");
         }
         Self { server, git_root, projects, random: Random::seeded(seed), round: 0, seed }
     }
@@ -91,10 +91,11 @@ impl Ordeal {
     /// What it was all about, in one line.
     pub(crate) fn tells(&self) -> String {
         let states = self.projects.iter().map(|it| it.states.len()).sum::<usize>();
+        let cut = self.projects.iter().map(|it| it.cut).sum::<usize>();
         let requests = self.projects.iter().map(|it| it.requests.len()).sum::<usize>();
         let deletions = self.projects.iter().map(|it| it.deletions.len()).sum::<usize>();
         format!(
-            "{} rounds, {} pushes, {states} states, {requests} pull requests, {deletions} \
+            "{} rounds, {} pushes, {cut} of them cut, {states} states, {requests} pull requests, {deletions} \
              deletions, {} owners",
             self.round,
             self.pushes(),
