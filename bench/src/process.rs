@@ -56,6 +56,15 @@ pub(crate) fn thread_times(pid: u32) -> Result<BTreeMap<String, Duration>> {
     Ok(times)
 }
 
+/// Processor time of a process and of all the children it has waited for.
+pub(crate) fn family_time(pid: u32) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let (_, tail) = stat.rsplit_once(')').context("a process has a name")?;
+    // Fields 14 to 17 of the line: its own user and system time, and its children's.
+    let ticks = tail.split_whitespace().skip(11).take(4).map(str::parse::<u32>);
+    Ok(TICK * ticks.sum::<Result<u32, _>>()?)
+}
+
 /// Processor time of the whole machine so far: busy, and all there was.
 pub(crate) fn machine_times() -> Result<(Duration, Duration)> {
     let stat = fs::read_to_string("/proc/stat")?;
@@ -120,5 +129,15 @@ mod tests {
         let (anonymous, resident) = (anonymous_mb(pid).unwrap(), resident_mb(pid).unwrap());
         assert!(anonymous > 0.0 && resident > anonymous && peak_mb(pid).unwrap() >= anonymous);
         assert!(!thread_times(std::process::id()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_was_needed_for_a_moment_is_remembered_until_told_otherwise() {
+        let pid = std::process::id();
+        let before = peak_mb(pid).unwrap();
+        drop(std::hint::black_box(vec![1_u8; 100_000_000]));
+        assert!(peak_mb(pid).unwrap() > before + 50.0);
+        forget_peak(pid).unwrap();
+        assert!(peak_mb(pid).unwrap() < before + 50.0);
     }
 }

@@ -1,4 +1,5 @@
 //! The whole bench over tiny sizes against the real server, so that it never rots.
+#![allow(clippy::unwrap_used, reason = "the lints' exception for tests misses their helpers")]
 
 use serde_json::Value;
 use std::process::Command;

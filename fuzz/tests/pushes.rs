@@ -6,7 +6,7 @@ use grasp_core::event::Rank;
 use grasp_core::nip34::State;
 use grasp_core::push::{Candidate, Decision, Grant, Proposal, Scene, Target, authorise};
 use grasp_core::{EventId, Oid, PubKey, RefName, Timestamp};
-use grasp_git::{HeadLimits, HeadReader, PushHead, Step};
+use grasp_git::{BadPush, HeadLimits, HeadReader, PushHead, Step};
 use grasp_testkit::Random;
 use std::collections::BTreeMap;
 
@@ -42,11 +42,12 @@ fn a_million_mutated_lists_change_only_what_somebody_signed_for() {
     let (mut allowed, mut refused, mut unread) = (0_u64, 0_u64, 0_u64);
     for _ in 0..LISTS {
         let bytes = list(&mut random);
-        match read(&bytes, bytes.len()) {
-            Err(()) => unread += 1,
-            Ok((head, rest)) => {
-                let cut = random.index(bytes.len() + 1);
-                assert_eq!(read(&bytes, cut), Ok((head.clone(), rest)), "cut at {cut}: {bytes:?}");
+        let whole = read(&bytes, bytes.len());
+        let cut = random.index(bytes.len() + 1);
+        assert_eq!(read(&bytes, cut), whole, "cut at {cut}: {bytes:?}");
+        match whole {
+            Err(_) => unread += 1,
+            Ok((head, _)) => {
                 let scene = scene(&mut random, &head);
                 match authorise(&head.commands, &scene) {
                     Decision::Allow(grant) => {
@@ -111,18 +112,18 @@ fn hex(random: &mut Random) -> String {
 }
 
 /// What the reader makes of it, fed in two pieces: the list and where the pack begins.
-fn read(bytes: &[u8], cut: usize) -> Result<(PushHead, usize), ()> {
+fn read(bytes: &[u8], cut: usize) -> Result<(PushHead, usize), BadPush> {
     let mut reader = HeadReader::new(HeadLimits::default());
     let (first, second) = bytes.split_at(cut);
     let mut fed = 0;
     for piece in [first, second] {
         fed += piece.len();
-        match reader.feed(piece).map_err(drop)? {
+        match reader.feed(piece)? {
             Step::More => {}
             Step::Done { head, rest } => return Ok((head, fed - rest)),
         }
     }
-    Err(())
+    Err(BadPush::Truncated)
 }
 
 fn oid(n: u8) -> Oid {
@@ -178,8 +179,11 @@ fn scene(random: &mut Random, head: &PushHead) -> Scene {
         }
         held.push(wanted);
     }
-    let mut known = BTreeMap::new();
+    let (mut known, mut proposals) = (BTreeMap::new(), BTreeMap::new());
     for n in [1, 2] {
+        if random.one_in(4) {
+            proposals.insert(EventId::from_bytes([n; 32]), oid([0x11, 0x22][random.index(2)]));
+        }
         let is = match random.below(5) {
             0 => Proposal::Here(Some(oid(0x11))),
             1 => Proposal::Here(None),
@@ -191,7 +195,7 @@ fn scene(random: &mut Random, head: &PushHead) -> Scene {
     }
     Scene {
         refs: now,
-        proposals: BTreeMap::new(),
+        proposals,
         held,
         governing: (random.below(2) == 0).then(|| candidate(random)),
         known,
@@ -228,9 +232,13 @@ fn check(bytes: &[u8], head: &PushHead, scene: &Scene, grant: &Grant) {
         let new = String::from_utf8(new.clone()).unwrap();
         if let Some(id) = name.strip_prefix("refs/nostr/") {
             let id: EventId = id.parse().unwrap();
+            let current = scene.proposals.get(&id).map(|oid| oid.to_hex());
             if new.as_bytes() == zero {
-                // There is none, so there is nothing to do.
+                assert_eq!(current, None, "nobody deletes one by a push");
                 continue;
+            }
+            if current.as_ref() == Some(&new) {
+                continue; // Already so.
             }
             let tip = grant.claimed.get(&id).or_else(|| grant.unclaimed.get(&id));
             match scene.known.get(&id) {

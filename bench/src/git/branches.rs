@@ -4,6 +4,7 @@ use super::Run;
 use super::askers::Askers;
 use super::content;
 use super::hosted::{ALL, Hosted, Refs, bare, git, push, refs};
+use super::others::Others;
 use crate::events::World;
 use crate::filling;
 use crate::report::Row;
@@ -69,6 +70,7 @@ impl Pushed {
 async fn alone(run: &mut Run, pushed: &Pushed, hosted: &mut Hosted) -> Result<()> {
     let (mut ours, mut file) = (Latencies::default(), Latencies::default());
     let aside = tempfile::tempdir()?;
+    let others = Others::since_now(hosted.server.pid())?;
     for round in 0..run.plan.rounds {
         ours.add(pushed.once(hosted, &format!("alone-{round}")).await?);
         file.add(pushed.to_file(&aside.path().join(round.to_string())).await?);
@@ -76,8 +78,11 @@ async fn alone(run: &mut Run, pushed: &Pushed, hosted: &mut Hosted) -> Result<()
     let name = format!("push of {} branches and its state, median", pushed.refs.len());
     let row = Row::new(name, ours.p50_ms(), "ms").beside("push to file://", file.p50_ms());
     run.report.add(row.below(1_000.0));
-    let slowest = ours.percentile(100).as_millis();
-    run.report.note(format!("the slowest of {} such pushes took {slowest} ms", run.plan.rounds));
+    let (slowest, others) = (ours.percentile(100).as_millis(), others.percent()?);
+    run.report.note(format!(
+        "the slowest of {} such pushes took {slowest} ms; others used {others:.0} % of the machine",
+        run.plan.rounds
+    ));
     Ok(())
 }
 

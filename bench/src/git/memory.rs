@@ -28,7 +28,6 @@ pub(super) async fn measure(run: &mut Run) -> Result<()> {
     let size = number(run.plan.huge.bytes() >> 20);
 
     let ((), above) = Above::of(pid, push(&tree, &url, &ALL)).await?;
-    drop(tree);
     above.report(run, &format!("memory above idle, push of {size} MiB"), 100.0);
     let cloning = async {
         let (copy, ran) = WorkTree::try_clone(&git(), &url, &["-q", "--bare"]).await;
@@ -36,7 +35,9 @@ pub(super) async fn measure(run: &mut Run) -> Result<()> {
         Ok(copy)
     };
     let (copy, above) = Above::of(pid, cloning).await?;
-    drop(copy);
+    let (pushed, cloned) = (tree.rev_parse("main").await, copy.rev_parse("main").await);
+    ensure!(pushed == cloned, "the clone is not what was pushed");
+    drop((tree, copy));
     above.report(run, &format!("memory above idle, clone of {size} MiB"), 100.0);
     bombs(run, &mut hosted, &repository, &state).await
 }
@@ -78,63 +79,65 @@ impl Above {
     }
 }
 
-async fn bombs(
-    run: &mut Run,
-    hosted: &mut Hosted,
-    repository: &Repository,
-    state: &Refs,
-) -> Result<()> {
-    let tip = state.first().map_or(NOWHERE, |(_, oid)| oid.as_str());
+async fn bombs(run: &mut Run, hosted: &mut Hosted, at: &Repository, state: &Refs) -> Result<()> {
     // A state that waits, so that a push for it is allowed as far as its pack.
-    let main: Refs = vec![("refs/heads/main".into(), NOWHERE.into())];
-    hosted.signs(repository, &main).await?;
-    let command = format!("{tip} {NOWHERE} refs/heads/main\0 report-status");
-    let pack = b"PACK\0\0\0\x02\0\0\0\x01\x30";
-    let push = [pkt(&command).as_bytes(), b"0000", pack].concat();
-    let fetch = [pkt(&format!("want {tip}\n")).as_bytes(), b"0000"].concat();
-    let mut largest: Option<Above> = None;
-    let mut bytes = 0;
-    for (service, opening) in [
-        ("git-upload-pack", &[][..]),
-        ("git-upload-pack", &fetch),
-        ("git-receive-pack", &[]),
-        ("git-receive-pack", &push),
-    ] {
-        let bomb = bomb(opening, run.plan.bomb_bytes)?;
+    hosted.signs(at, &vec![("refs/heads/main".into(), NOWHERE.into())]).await?;
+    let tip = state.first().map_or(NOWHERE, |(_, oid)| oid.as_str());
+    let (mut worst, mut bytes, mut answers) = (None::<Above>, 0, String::new());
+    for (service, opening, filling) in kinds(tip) {
+        let bomb = bomb(&opening, &filling, run.plan.bomb_bytes)?;
         bytes = bomb.len();
-        let throwing = throw(hosted, repository, service, &bomb);
-        let ((), above) = Above::of(hosted.server.pid(), throwing).await?;
-        if largest.as_ref().is_none_or(|largest| above.peak > largest.peak) {
-            largest = Some(above);
-        }
+        let throwing = throw(hosted, at, service, &bomb);
+        let (answer, above) = Above::of(hosted.server.pid(), throwing).await?;
+        answers.push_str(&format!("\n  {service}: {answer}"));
+        worst = worst.filter(|worst| worst.peak >= above.peak).or(Some(above));
     }
     let (bytes, unfolded) = (number(bytes) / 1e6, run.plan.bomb_bytes >> 20);
     let name = format!("memory above idle, {bytes:.2} MB of gzip that are {unfolded} MiB");
-    if let Some(largest) = largest {
-        largest.report(run, &name, 64.0);
+    if let Some(worst) = worst {
+        worst.report(run, &name, 64.0);
     }
+    run.report.note(format!("the answers to it:{answers}"));
     Ok(())
 }
 
-async fn throw(hosted: &Hosted, at: &Repository, service: &str, bomb: &[u8]) -> Result<()> {
+/// For which service, what gets a request further in, and what then comes without end.
+fn kinds(tip: &str) -> [(&'static str, Vec<u8>, Vec<u8>); 4] {
+    let command = format!("{tip} {NOWHERE} refs/heads/main\0 report-status");
+    let pack = b"PACK\0\0\0\x02\0\0\0\x01\x30";
+    let push = [pkt(&command).as_bytes(), b"0000", pack].concat();
+    let (want, zeros) = (pkt(&format!("want {tip}\n")).into_bytes(), vec![0]);
+    [
+        ("git-upload-pack", Vec::new(), zeros.clone()),
+        ("git-upload-pack", Vec::new(), want),
+        ("git-receive-pack", Vec::new(), zeros.clone()),
+        ("git-receive-pack", push, zeros),
+    ]
+}
+
+/// How it was refused.
+async fn throw(hosted: &Hosted, at: &Repository, service: &str, bomb: &[u8]) -> Result<String> {
     let target = format!("{}/{service}", hosted.path(at));
     let headers =
         format!("Content-Type: application/x-{service}-request\r\nContent-Encoding: gzip\r\n");
     let (status, said) = post(&hosted.server.address, &target, &headers, bomb).await?;
-    // As a web page, a line of its own, a command's fate, or the band for fatal errors.
+    // As a page, a line of its own, a command's fate, or the band for fatal errors.
     let words = ["ERR ", "ng refs/heads/main", "\u{3}"];
     let is_refused = status >= 400 || words.iter().any(|word| said.contains(word));
     ensure!(is_refused, "a bomb for {service} was answered with {said:?}");
-    Ok(())
+    let body = said.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    Ok(format!("{status} {}", body.escape_debug()))
 }
 
-/// Something sensible first, if anything, and then zeros.
-fn bomb(opening: &[u8], bytes: u64) -> Result<Vec<u8>> {
+fn bomb(opening: &[u8], filling: &[u8], bytes: u64) -> Result<Vec<u8>> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
     gzip.write_all(opening)?;
-    let zeros = vec![0; 1 << 20];
-    for _ in 0..bytes >> 20 {
-        gzip.write_all(&zeros)?;
+    let piece = filling.repeat((1 << 20) / filling.len());
+    let mut left = usize::try_from(bytes)?;
+    while left > 0 {
+        let piece = piece.get(..left).unwrap_or(&piece);
+        gzip.write_all(piece)?;
+        left -= piece.len();
     }
     Ok(gzip.finish()?)
 }

@@ -7,6 +7,7 @@ mod content;
 mod hosted;
 mod http;
 mod memory;
+mod others;
 mod plan;
 mod refs;
 mod transfer;

@@ -3,6 +3,7 @@
 
 use super::Run;
 use super::hosted::{Hosted, Refs, bare, git, push};
+use super::others::Others;
 use crate::report::Row;
 use crate::stats::{Latencies, number};
 use anyhow::{Result, ensure};
@@ -22,12 +23,13 @@ impl Sides {
     }
 
     /// Every run in its order: a disturbance shows.
-    fn runs(&self) -> String {
+    fn runs(&self, others: &Others) -> Result<String> {
         let list = |of: &Latencies| {
             let runs = of.iter().map(|one| one.as_millis().to_string());
             runs.collect::<Vec<_>>().join(" ")
         };
-        format!("{} ms; file:// {} ms", list(&self.ours), list(&self.file))
+        let (ours, file, others) = (list(&self.ours), list(&self.file), others.percent()?);
+        Ok(format!("{ours} ms; file:// {file} ms; others used {others:.0} % of the machine"))
     }
 }
 
@@ -58,6 +60,7 @@ pub(super) async fn clones(run: &mut Run) -> Result<()> {
         let (copy, _) = clone(url).await?;
         ensure!(copy.rev_parse("HEAD").await == tip, "a clone of {url} is not what was pushed");
     }
+    let others = Others::since_now(hosted.server.pid())?;
     let mut sides = Sides::default();
     for round in 0..run.plan.runs {
         for side in turns(round) {
@@ -70,7 +73,7 @@ pub(super) async fn clones(run: &mut Run) -> Result<()> {
     }
     let name = format!("clone of {:.1} MB, median of {}", megabytes(story.bytes()), run.plan.runs);
     run.report.add(sides.row(name, 1.15));
-    run.report.note(format!("clones took {}", sides.runs()));
+    run.report.note(format!("clones took {}", sides.runs(&others)?));
     Ok(())
 }
 
@@ -91,6 +94,7 @@ pub(super) async fn pushes(run: &mut Run) -> Result<()> {
     let aside = tempfile::tempdir()?;
     let file = bare(&tree, &aside.path().join("pushed.git")).await;
     let commits = tree.git(&["rev-list", "--reverse", "main"]).await;
+    let others = Others::since_now(hosted.server.pid())?;
     let mut sides = Sides::default();
     for (round, commit) in commits.lines().enumerate() {
         let refs: Refs = vec![("refs/heads/main".into(), commit.into())];
@@ -111,7 +115,7 @@ pub(super) async fn pushes(run: &mut Run) -> Result<()> {
     let name =
         format!("push of {:.1} MB, median of {}", megabytes(story.commit_bytes()), run.plan.runs);
     run.report.add(sides.row(name, 2.0));
-    run.report.note(format!("pushes took {}", sides.runs()));
+    run.report.note(format!("pushes took {}", sides.runs(&others)?));
     Ok(())
 }
 

@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 /// only read to be named in the refusal.
 const NAME_BYTES_MAX: usize = 4_096;
 const OID_HEX_LEN: usize = 40;
+/// A list of nothing but proposals, which anybody may send.
+const PROPOSALS_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadLimits {
@@ -165,7 +167,9 @@ impl HeadReader {
             Some(digits) => pktline::length(*digits)?.max(LENGTH_LEN),
             None => LENGTH_LEN,
         };
-        let max = self.limits.bytes_max;
+        let only_proposals = self.proposals > 0 && self.proposals == self.head.commands.len();
+        let max = if only_proposals { PROPOSALS_BYTES_MAX } else { usize::MAX };
+        let max = max.min(self.limits.bytes_max);
         if self.consumed + len > max { Err(BadPush::Long { max }) } else { Ok(len) }
     }
 

@@ -56,6 +56,11 @@ impl PackLimits {
         }
     }
 
+    /// What the deltas of a pack of so many bytes may make.
+    pub(crate) fn delta_bytes_max(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(self.delta_ratio_max).saturating_add(self.delta_base_bytes)
+    }
+
     /// A thin pack is completed with copies of objects that are here, so it grows on the disk.
     pub(crate) fn file_bytes_max(&self) -> u64 {
         self.bytes_max.saturating_mul(2).saturating_add(256 * MIB)

@@ -1,6 +1,7 @@
 //! Refuses a `.gitmodules` file that would trick an old client: git's own check lets control
 //! characters in a name, path or URL through (CVE-2025-48384). Looks at the root trees of new commits,
-//! the only place clients read it from. Its work is bounded by the number of commits.
+//! the only place clients read it from. No tree is read twice; the work is bounded in steps, bytes and
+//! time, and ends when nobody waits for it.
 
 use crate::gate::Seen;
 use crate::objects::Objects;
@@ -10,7 +11,11 @@ use gix_odb::pack::Bundle;
 use gix_odb::pack::cache::DecodeEntry;
 use gix_odb::pack::data::decode::{entry, header};
 use gix_odb::{HandleArc, Header};
+use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 const NAME: &[u8] = b".gitmodules";
 const BYTES_MAX: u64 = 1 << 20;
@@ -21,6 +26,11 @@ const ALLOC_BYTES_MAX: usize = 64 << 20;
 /// Objects that have to be inflated to make the ones asked for; git chains 50 at most by default.
 const STEPS_PER_COMMIT_MAX: u64 = 100;
 const STEPS_FREE: u64 = 100_000;
+/// Some commits change nothing, and branches meet in the same trees.
+const TREES_KNOWN_MAX: usize = 250_000;
+/// What a pack may take, and what it may take more for each byte; honest ones need a tenth of it.
+const TIME_FREE: Duration = Duration::from_secs(30);
+const BYTES_PER_SEC_MIN: u64 = 1 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BadSubmodule {
@@ -35,6 +45,12 @@ pub enum BadSubmodule {
         "the pack's trees are chained too deeply to be checked; run `git repack -adf`, then push"
     )]
     Chained,
+    #[error(
+        "checking the pack's trees takes too much work for its size; push fewer commits at a time"
+    )]
+    Costly,
+    #[error("nobody waits for this pack any more")]
+    Abandoned,
     #[error("the pack's trees cannot be read: {0}; run `git fsck`, then push again")]
     Unreadable(String),
 }
@@ -44,10 +60,18 @@ fn unreadable(error: impl std::fmt::Display) -> BadSubmodule {
 }
 
 /// Looks through a pack of this quarantine that git has indexed; blocking.
-pub(crate) fn check(quarantine: &Path, index: &Path, seen: &Seen) -> Result<(), BadSubmodule> {
+pub(crate) fn check(
+    quarantine: &Path,
+    index: &Path,
+    seen: &Seen,
+    leash: &Leash,
+) -> Result<(), BadSubmodule> {
     let commits = u64::try_from(seen.commits.len() + seen.unsure.len()).unwrap_or(u64::MAX);
     let steps = commits.saturating_mul(STEPS_PER_COMMIT_MAX).saturating_add(STEPS_FREE);
-    let mut budget = Budget { steps_left: steps };
+    let time = TIME_FREE + Duration::from_secs(seen.bytes / BYTES_PER_SEC_MIN);
+    let until = leash.until.min(Instant::now() + time);
+    let mut budget = Budget { steps_left: steps, bytes_left: leash.bytes_max, until, leash };
+    let mut trees = HashSet::new();
     for offsets in [&seen.commits, &seen.unsure] {
         for some in offsets.chunks(COMMITS_PER_MAPPING) {
             let store = Objects::open(quarantine).map_err(unreadable)?.into_handle();
@@ -56,18 +80,38 @@ pub(crate) fn check(quarantine: &Path, index: &Path, seen: &Seen) -> Result<(), 
                 Bundle::at(index, gix_hash::Kind::Sha1).map_err(unreadable)?;
             let pack = pack.with_alloc_limit_bytes(Some(ALLOC_BYTES_MAX));
             let bundle = Bundle { pack, index };
-            Walk { store, bundle, last: None, budget: &mut budget }.check(some)?;
+            let (budget, trees) = (&mut budget, &mut trees);
+            Walk { store, bundle, last: None, trees, budget }.check(some)?;
         }
     }
     Ok(())
 }
 
-struct Budget {
-    steps_left: u64,
+/// What the check may cost at most; it ends early once `abandoned` is set.
+#[derive(Debug)]
+pub(crate) struct Leash {
+    pub(crate) until: Instant,
+    pub(crate) bytes_max: u64,
+    pub(crate) abandoned: Arc<AtomicBool>,
 }
 
-impl Budget {
-    fn pay(&mut self, deltas: u32) -> Result<(), BadSubmodule> {
+struct Budget<'a> {
+    steps_left: u64,
+    bytes_left: u64,
+    until: Instant,
+    leash: &'a Leash,
+}
+
+impl Budget<'_> {
+    /// Paid before an object of this size is made.
+    fn pay(&mut self, deltas: u32, bytes: u64) -> Result<(), BadSubmodule> {
+        if self.leash.abandoned.load(Ordering::Relaxed) {
+            return Err(BadSubmodule::Abandoned);
+        }
+        if Instant::now() >= self.until {
+            return Err(BadSubmodule::Costly);
+        }
+        self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(BadSubmodule::Costly)?;
         let left = self.steps_left.checked_sub(u64::from(deltas) + 1);
         self.steps_left = left.ok_or(BadSubmodule::Chained)?;
         Ok(())
@@ -76,15 +120,17 @@ impl Budget {
 
 /// Commits are found by their place in the pack, what they lead to by its id: a tree may have come
 /// earlier, with nothing that led clients to it.
-struct Walk<'a> {
+struct Walk<'a, 'b> {
     store: HandleArc,
     bundle: Bundle,
     /// Most commits leave the file as it was.
     last: Option<ObjectId>,
-    budget: &'a mut Budget,
+    /// Already checked.
+    trees: &'a mut HashSet<ObjectId>,
+    budget: &'a mut Budget<'b>,
 }
 
-impl Walk<'_> {
+impl Walk<'_, '_> {
     fn check(&mut self, offsets: &[u64]) -> Result<(), BadSubmodule> {
         let mut buffer = Vec::new();
         for offset in offsets {
@@ -93,11 +139,21 @@ impl Walk<'_> {
             }
             self.read_at(*offset, &mut buffer)?;
             let tree = root_tree(&buffer).ok_or_else(|| unreadable("a commit has no tree"))?;
+            if !self.is_new(tree) {
+                continue;
+            }
             self.size(&tree)?;
             self.read(&tree, &mut buffer)?;
             self.check_tree(&mut buffer)?;
         }
         Ok(())
+    }
+
+    fn is_new(&mut self, tree: ObjectId) -> bool {
+        if self.trees.len() >= TREES_KNOWN_MAX {
+            self.trees.clear();
+        }
+        self.trees.insert(tree)
     }
 
     fn check_tree(&mut self, buffer: &mut Vec<u8>) -> Result<(), BadSubmodule> {
@@ -125,7 +181,7 @@ impl Walk<'_> {
     fn size(&mut self, id: &ObjectId) -> Result<u64, BadSubmodule> {
         let header = self.store.try_header(id).map_err(unreadable)?;
         let header = header.ok_or_else(|| unreadable("an object is missing"))?;
-        self.budget.pay(header.num_deltas().unwrap_or(0))?;
+        self.budget.pay(header.num_deltas().unwrap_or(0), header.size())?;
         Ok(header.size())
     }
 
@@ -143,8 +199,10 @@ impl Walk<'_> {
         };
         let header = pack.decode_header(entry, &mut Default::default(), &base);
         let header = header.map_err(unreadable)?;
-        self.budget.pay(header.num_deltas)?;
-        Ok(header.kind == Kind::Commit)
+        let is_commit = header.kind == Kind::Commit;
+        // Only commits are read.
+        self.budget.pay(header.num_deltas, if is_commit { header.object_size } else { 0 })?;
+        Ok(is_commit)
     }
 
     fn read_at(&mut self, offset: u64, into: &mut Vec<u8>) -> Result<(), BadSubmodule> {
@@ -156,7 +214,7 @@ impl Walk<'_> {
         };
         let never = &mut gix_odb::pack::cache::Never;
         let read = pack.decode_entry(entry, into, &mut Default::default(), &base, never);
-        self.budget.pay(read.map_err(unreadable)?.num_deltas)
+        self.budget.pay(read.map_err(unreadable)?.num_deltas, 0)
     }
 
     fn offset_of(&self, id: &gix_hash::oid) -> Option<u64> {

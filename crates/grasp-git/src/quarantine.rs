@@ -9,7 +9,7 @@ pub use refusal::ReceiveError;
 
 use crate::durable::{remove_tree, sync_dir};
 use crate::gate::{Gate, PackLimits, Seen};
-use crate::gitmodules;
+use crate::gitmodules::{self, Leash};
 use crate::layout::Layout;
 use crate::process::Git;
 use grasp_core::RepoId;
@@ -19,6 +19,9 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 use tokio::io::AsyncRead;
 
 pub(crate) const HEAD: &str = "ref: refs/heads/main\n";
@@ -87,6 +90,7 @@ impl Quarantine {
         limits: &PackLimits,
         pack: &mut (dyn AsyncRead + Send + Unpin),
     ) -> Result<Received, ReceiveError> {
+        let until = Instant::now() + limits.deadline;
         let files = Files::new(&self.path)?;
         let taking = intake::take(git, limits, pack, &self.path, &files.unchecked);
         let late = |_| ReceiveError::Late { secs: limits.deadline.as_secs() };
@@ -95,12 +99,27 @@ impl Quarantine {
             return Ok(Received { bytes: seen.bytes, ..Received::default() });
         }
         let path = self.path.clone();
-        let settled = tokio::task::spawn_blocking(move || settle(&path, &files, &seen)).await;
+        let waiting = Waiting::default();
+        let (abandoned, bytes_max) = (Arc::clone(&waiting.0), limits.delta_bytes_max(seen.bytes));
+        let leash = Leash { until, bytes_max, abandoned };
+        let settle = move || settle(&path, &files, &seen, &leash);
+        let settled = tokio::task::spawn_blocking(settle).await;
+        drop(waiting);
         settled.unwrap_or_else(|error| Err(io::Error::other(error).into()))
     }
 
     fn alternates(&self) -> PathBuf {
         self.path.join("objects/info/alternates")
+    }
+}
+
+/// Work on a thread of its own learns by this that nobody waits for it any more.
+#[derive(Debug, Default)]
+struct Waiting(Arc<AtomicBool>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -143,8 +162,13 @@ impl Files {
 }
 
 /// What git does not check, then the disk.
-fn settle(quarantine: &Path, files: &Files, seen: &Seen) -> Result<Received, ReceiveError> {
-    gitmodules::check(quarantine, &files.unchecked.with_extension("idx"), seen)?;
+fn settle(
+    quarantine: &Path,
+    files: &Files,
+    seen: &Seen,
+    leash: &Leash,
+) -> Result<Received, ReceiveError> {
+    gitmodules::check(quarantine, &files.unchecked.with_extension("idx"), seen, leash)?;
     let disk_bytes = files.approve()?;
     let objects = quarantine.join("objects");
     // git has synced the pack's own files.

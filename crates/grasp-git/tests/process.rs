@@ -125,6 +125,16 @@ async fn whoever_leaves_takes_the_whole_group_along() {
 }
 
 #[tokio::test]
+async fn whoever_a_child_leaves_behind_ends_with_it() {
+    let pretender = Pretender::new("sleep 1000 & echo $!");
+    let mut running = pretender.start().await;
+    // The sleeper holds the streams, too: they end with it.
+    let left_behind = said(&mut running).await.trim().to_owned();
+    running.finish().await.unwrap();
+    gone(&[left_behind]).await;
+}
+
+#[tokio::test]
 async fn a_child_that_overstays_is_asked_and_then_ended() {
     for (script, patience) in [
         ("sleep 1000 & echo $$ $!; wait", Duration::from_secs(1)),

@@ -123,6 +123,34 @@ async fn bombs_are_refused_quickly() {
     }
 }
 
+/// git looks at each object once; so do we.
+#[tokio::test]
+async fn many_commits_on_one_large_tree_cost_little() {
+    let names: Vec<String> = (0..20_000).map(|number| format!("file{number:06}")).collect();
+    let blob = oid_of("blob", b"x");
+    let files: Vec<_> = names.iter().map(|name| ("100644", name.as_str(), &blob)).collect();
+    let root = packs::tree(&files);
+    let root_id = oid_of("tree", &root).to_hex();
+    let pack = Pack::default().object(BLOB, b"x").object(TREE, &root);
+    let add = |pack: Pack, number| pack.object(COMMIT, &commit(&root_id, &[], &format!("{number}")));
+    let pack = (0..5_000).fold(pack, add).bytes();
+    for real in gits() {
+        let rig = Rig::new(&real).await;
+        let began = Instant::now();
+        rig.receive(&repo("acme"), &pack).await.unwrap();
+        assert!(began.elapsed() < QUICK, "took {:?}", began.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn trees_that_are_too_much_work_for_their_pack_are_refused() {
+    let real = gits().remove(0);
+    let mut rig = Rig::new(&real).await;
+    rig.limits = PackLimits { delta_base_bytes: 200, delta_ratio_max: 0, ..rig.limits };
+    let (pack, _) = snapshot(&[("100644", "a", b"x"), ("100644", "b", b"y")]);
+    refused(&rig, &pack.bytes(), "too much work").await;
+}
+
 #[tokio::test]
 async fn damaged_packs_are_refused() {
     for real in gits() {

@@ -4,7 +4,7 @@
 use crate::cli::Stream;
 use crate::clock::Clock;
 use crate::config::{Backend, Config};
-use crate::ingest::{import_one, waiting};
+use crate::ingest::{self, waiting};
 use crate::node::rules;
 use crate::repos::Repos;
 use crate::serve;
@@ -142,10 +142,7 @@ fn store(
     let from = Provenance::direct(Clock::default().now());
     let mut imported = 0;
     store.write(&mut |txn| {
-        imported = 0;
-        for event in &*helping {
-            imported += u64::from(import_one(txn, event, &from, rules)?);
-        }
+        imported = ingest::import(txn, helping, &from, rules)?;
         Ok(())
     })?;
     tally.imported += imported;

@@ -17,7 +17,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 
 pub struct Host {
     pub layout: Layout,
@@ -39,7 +39,7 @@ pub struct Host {
     /// Goes on at every step; tests stop here to see what a crash would leave.
     pub checkpoint: Box<Checkpoint>,
     /// Work that follows from a release but need not hold it up.
-    pub chores: mpsc::UnboundedSender<Chore>,
+    pub chores: mpsc::Sender<Chore>,
 }
 
 impl std::fmt::Debug for Host {
@@ -64,7 +64,7 @@ impl Host {
     pub async fn open(
         config: &Config,
         root: PathBuf,
-        chores: mpsc::UnboundedSender<Chore>,
+        chores: mpsc::Sender<Chore>,
     ) -> anyhow::Result<Self> {
         let git = &config.git;
         let root = root.canonicalize().with_context(|| format!("cannot use {}", root.display()))?;
@@ -84,6 +84,13 @@ impl Host {
             deadline: git.timeout,
             ..PackLimits::push(git.pack_bytes_max)
         };
+        let small = PackLimits::proposal(git.proposal_pack_bytes_max);
+        let proposal_pack = PackLimits {
+            objects_max: small.objects_max.min(git.objects_max),
+            object_bytes_max: small.object_bytes_max.min(git.object_bytes_max),
+            deadline: small.deadline.min(git.timeout),
+            ..small
+        };
         let unclaimed = &git.unclaimed;
         Ok(Self {
             repos: Arc::new(Repos::new(layout.clone())),
@@ -99,7 +106,7 @@ impl Host {
                     .unwrap_or(usize::MAX),
             },
             pack,
-            proposal_pack: PackLimits::proposal(git.proposal_pack_bytes_max),
+            proposal_pack,
             free_bytes_min: git.free_bytes_min,
             retention: config.holding.retention,
             cleanup_every: config.holding.cleanup_interval,
@@ -128,8 +135,10 @@ impl Host {
     }
 
     pub fn send(&self, chore: Chore) {
-        // Nobody runs chores once the server stops; what they did is found again at the start.
-        let _ = self.chores.send(chore);
+        // What finds no place is found again: copies have a row, leftovers go at the next start.
+        if let Err(TrySendError::Full(chore)) = self.chores.try_send(chore) {
+            tracing::warn!(?chore, "too many chores; this one is left for later");
+        }
     }
 }
 

@@ -5,24 +5,26 @@ use crate::host::{Chore, Host};
 use crate::ingest::{Copied, Copying, Round, compare};
 use crate::landing::open_quarantine;
 use crate::node::Node;
-use grasp_core::RepoId;
 use grasp_core::push::Difference;
-use grasp_git::{copy, discard, packs, tidy};
-use std::collections::{BTreeMap, BTreeSet};
+use grasp_core::{Oid, RepoId};
+use grasp_git::{Quarantine, copy, discard, packs, tidy};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Packs of one repository before they are worth rolling together.
 const PACKS_MAX: usize = 12;
+/// Repositories waiting to be looked at.
+const UNTIDY_MAX: usize = 1_024;
 /// Between two helpings of repositories that are compared with what was signed.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
 /// Between two rounds over all of them.
 const ROUND_EVERY: Duration = Duration::from_secs(60);
 
 /// Ends with the server. Repacking waits in a line of its own: it takes long, and nobody waits for it.
-pub async fn run(node: Arc<Node>, mut chores: mpsc::UnboundedReceiver<Chore>) {
-    let (untidy, line) = mpsc::unbounded_channel();
+pub async fn run(node: Arc<Node>, mut chores: mpsc::Receiver<Chore>) {
+    let (untidy, line) = mpsc::channel(UNTIDY_MAX);
     node.tasks.spawn(keep_tidy(Arc::clone(&node), line));
     loop {
         let chore = tokio::select! {
@@ -33,15 +35,16 @@ pub async fn run(node: Arc<Node>, mut chores: mpsc::UnboundedReceiver<Chore>) {
             None => return,
             Some(Chore::Copy(copying)) => bring(&node, copying).await,
             Some(Chore::Discard(name)) => remove(&node.host, name).await,
-            Some(Chore::Tidy(repo)) => untidy.send(repo).map_err(Into::into),
+            // With a full line there is enough to do; the next push asks again.
+            Some(Chore::Tidy(repo)) => Ok(drop(untidy.try_send(repo))),
         };
         if let Err(error) = done {
-            tracing::warn!(%error, "an chore failed; the check will find it again");
+            tracing::warn!(%error, "a chore failed");
         }
     }
 }
 
-async fn keep_tidy(node: Arc<Node>, mut line: mpsc::UnboundedReceiver<RepoId>) {
+async fn keep_tidy(node: Arc<Node>, mut line: mpsc::Receiver<RepoId>) {
     loop {
         let repo = tokio::select! {
             () = node.closing.cancelled() => return,
@@ -55,11 +58,32 @@ async fn keep_tidy(node: Arc<Node>, mut line: mpsc::UnboundedReceiver<RepoId>) {
 }
 
 async fn bring(node: &Arc<Node>, it: Copying) -> anyhow::Result<()> {
+    match fetch(node, &it).await {
+        Ok(quarantine) => {
+            node.ingest.copied(Copied { to: it.to, quarantine, proposals: it.proposals }).await;
+            Ok(())
+        }
+        Err(error) => {
+            node.ingest.not_copied(it.to, it.proposals).await;
+            Err(error)
+        }
+    }
+}
+
+async fn fetch(node: &Arc<Node>, it: &Copying) -> anyhow::Result<Quarantine> {
+    let host = &node.host;
+    let free = host.free_bytes().unwrap_or(u64::MAX);
+    anyhow::ensure!(free >= host.free_bytes_min, "only {free} bytes are free on the disk");
     let quarantine = open_quarantine(node, &it.to).await?;
-    let from = node.host.repos.directory(&it.from);
-    copy(&node.host.git, &from, &quarantine, &it.wants, &BTreeSet::new(), &node.host.pack).await?;
-    node.ingest.copied(Copied { to: it.to, quarantine, proposals: it.proposals }).await;
-    Ok(())
+    let from = host.repos.directory(&it.from);
+    // For pull requests no more is carried than a stranger may send.
+    let limits = if it.proposals.is_empty() { &host.pack } else { &host.proposal_pack };
+    let tips = host.repos.shown(&it.to).map(|shown| shown.governed()).unwrap_or_default();
+    let store = host.repos.store(&it.from)?;
+    let shared = |oid: &Oid| store.as_ref().is_some_and(|store| store.entry(oid).is_some());
+    let has = tips.into_values().filter(shared).collect();
+    copy(&host.git, &from, &quarantine, &it.wants, &has, limits).await?;
+    Ok(quarantine)
 }
 
 async fn remove(host: &Arc<Host>, name: String) -> anyhow::Result<()> {

@@ -24,7 +24,7 @@ pub enum Permit {
 
 #[derive(Debug)]
 pub struct Allowed {
-    /// Nobody has signed for it yet, so the smaller limits hold.
+    /// No state is behind it, so anybody may send it, and the smaller limits hold.
     pub unclaimed: bool,
     grant: Grant,
     guard: PushGuard,
@@ -61,7 +61,7 @@ pub async fn permit(node: &Arc<Node>, repo: &RepoId, commands: &[Command], ip: I
     if let Some(why) = no_space(node) {
         return Permit::refused("the server's disk is full", why);
     }
-    let unclaimed = !grant.unclaimed.is_empty();
+    let unclaimed = grant.state.is_none();
     if unclaimed && let Some(why) = no_room(node, &repo, ip).await {
         return Permit::refused("too much is waiting", why);
     }

@@ -82,6 +82,8 @@ pub struct Figures {
 }
 
 const READER_THREADS: usize = 3;
+/// Copies, repackings and leftovers that may wait for their turn.
+const CHORES_MAX: usize = 4_096;
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -106,7 +108,7 @@ impl Node {
             false => Loopback::Counted,
         };
         let budgets = Arc::new(Mutex::new(Budgets::new(Arc::clone(&relay), loopback)));
-        let (chores, inbox) = mpsc::unbounded_channel();
+        let (chores, inbox) = mpsc::channel(CHORES_MAX);
         let host = Arc::new(Host::open(config, git_root, chores).await?);
         let writer = |hub: &Arc<Hub>| Writer {
             store: Arc::clone(store),

@@ -1,11 +1,15 @@
 //! A git process from its start to its end. One task alone waits for it and ends it, so a signal can
-//! never reach a stranger that got its number. It is ended with its whole group: when its holder
-//! leaves, when its time is over.
+//! never reach a stranger that got its number. Its whole group ends with it: when its holder leaves,
+//! when its time is over, when it is done by itself.
 
 use super::GitError;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use std::future::poll_fn;
+use std::io;
 use std::os::unix::process::ExitStatusExt;
+use std::pin::pin;
 use std::process::ExitStatus;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, sink};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
@@ -62,7 +66,7 @@ impl Care {
     pub(super) fn begin(self, child: Child, stderr: ChildStderr) -> Exit {
         let (tell, outcome) = oneshot::channel();
         let what = self.what;
-        tokio::spawn(self.look_after(Group(child), stderr, tell));
+        tokio::spawn(self.look_after(Group::new(child), stderr, tell));
         Exit { what, outcome }
     }
 
@@ -73,7 +77,7 @@ impl Care {
         mut tell: oneshot::Sender<Result<(), GitError>>,
     ) {
         let what = self.what;
-        let ended = async { tokio::join!(group.0.wait(), tail(stderr)) };
+        let ended = async { tokio::join!(group.wait(), tail(stderr)) };
         let outcome = tokio::select! {
             (status, complaint) = ended => match status {
                 Ok(status) => judge(what, status, &complaint),
@@ -113,12 +117,21 @@ async fn tail(mut stderr: ChildStderr) -> Vec<u8> {
 
 /// A process and everything it started. Ends with it when dropped, also when the runtime stops.
 #[derive(Debug)]
-struct Group(Child);
+struct Group {
+    leader: Child,
+    /// Its number, and the group's; nobody else gets it before the leader has been waited for.
+    id: Option<Pid>,
+}
 
 impl Group {
+    fn new(leader: Child) -> Self {
+        let id = leader.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        Self { leader, id }
+    }
+
     async fn end(&mut self) {
         self.signal(Signal::TERM);
-        if tokio::time::timeout(GRACE, self.0.wait()).await.is_err() {
+        if tokio::time::timeout(GRACE, self.wait()).await.is_err() {
             self.kill().await;
         }
     }
@@ -126,17 +139,47 @@ impl Group {
     async fn kill(&mut self) {
         self.signal(Signal::KILL);
         // An error means it was reaped already.
-        let _ = self.0.wait().await;
+        let _ = self.wait().await;
+    }
+
+    /// Waits for the leader. Whoever it leaves behind ends while the dead leader still has the
+    /// number; if it dies between the look and the wait, right after.
+    async fn wait(&mut self) -> io::Result<ExitStatus> {
+        let id = self.id;
+        let status = {
+            let mut reaped = pin!(self.leader.wait());
+            poll_fn(|cx| {
+                let dead = id.filter(|id| is_dead(*id));
+                dead.inspect(|id| signal(*id, Signal::KILL));
+                match reaped.as_mut().poll(cx) {
+                    Poll::Ready(status) if dead.is_none() => {
+                        id.inspect(|id| signal(*id, Signal::KILL));
+                        Poll::Ready(status)
+                    }
+                    polled => polled,
+                }
+            })
+            .await
+        };
+        self.id = None;
+        status
     }
 
     /// A process that has been waited for has no number any more and gets no signal.
-    fn signal(&self, signal: Signal) {
-        let leader = self.0.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        if let Some(leader) = leader {
-            // It may be gone already.
-            let _ = kill_process_group(leader, signal);
-        }
+    fn signal(&self, which: Signal) {
+        self.id.inspect(|id| signal(*id, which));
     }
+}
+
+fn signal(group: Pid, signal: Signal) {
+    // It may be gone already.
+    let _ = kill_process_group(group, signal);
+}
+
+/// Dead, and not yet waited for.
+fn is_dead(id: Pid) -> bool {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    matches!(waitid(WaitId::Pid(id), look), Ok(Some(_)))
 }
 
 impl Drop for Group {

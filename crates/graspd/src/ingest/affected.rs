@@ -31,6 +31,17 @@ impl Affected {
         self.families.iter().filter_map(|(name, concern)| Some((name.parse().ok()?, concern)))
     }
 
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, &Concern)> {
+        self.families.iter().map(|(name, concern)| (name.as_str(), concern))
+    }
+
+    pub(super) fn add(&mut self, identifier: impl ToString, other: &Concern) {
+        let concern = self.families.entry(identifier.to_string()).or_default();
+        concern.keys.extend(&other.keys);
+        concern.proposals.extend(&other.proposals);
+        concern.left |= other.left;
+    }
+
     pub(super) fn key(&mut self, identifier: &str, key: PubKey) -> &mut Concern {
         let concern = self.families.entry(identifier.to_owned()).or_default();
         concern.keys.insert(key);

@@ -1,5 +1,7 @@
 //! What an operator has blacklisted since the last start: no longer served, kept aside.
 
+use super::affected::{Affected, Intent};
+use super::holds;
 use super::plan::view_key;
 use grasp_core::nip34::Announcement;
 use grasp_core::policy::Rules;
@@ -21,13 +23,17 @@ pub fn withdraw_blacklisted(store: &dyn EventStore, rules: &Rules, now: Time) ->
         withdrawn += found.len();
         for helping in found.chunks(HELPING) {
             store.write(&mut |txn| {
+                let mut affected = Affected::default();
                 for id in helping {
                     let Some(gone) = txn.remove(space, id)? else { continue };
                     txn.put(Space::Aside, &gone.event, &gone.provenance)?;
+                    holds::end(txn, id)?;
                     if let Some(repo) = gone.event.coordinate().and_then(|it| it.repo()) {
                         txn.put_note(Shelf::Parked, &view_key(&repo), &now.0.to_be_bytes())?;
+                        affected.repo(&repo).left = true;
                     }
                 }
+                Intent { affected, packs: Vec::new() }.write(txn)?;
                 Ok(())
             })?;
         }

@@ -12,6 +12,16 @@ pub(super) fn began(txn: &mut dyn Transaction, it: &Copying) -> Result<()> {
     keys.try_for_each(|key| txn.put_note(Shelf::Copies, &key, &[]))
 }
 
+/// Has somebody been sent for this already?
+pub(super) fn is_under_way(store: &dyn Snapshot, it: &Copying) -> Result<bool> {
+    for key in keys(&it.to, &it.proposals) {
+        if store.note(Shelf::Copies, &key)?.is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// It arrived; should something still be missing, it is begun again.
 pub(super) fn ended(
     txn: &mut dyn Transaction,

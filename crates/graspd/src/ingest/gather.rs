@@ -161,7 +161,8 @@ fn present(from: &mut Sources<'_>, state: &State) -> Result<BTreeSet<Oid>> {
     }
     let around = BTreeSet::from([state.author]);
     let (_, views) = views(from.store, from.roles, from.rules, &state.identifier, &around)?;
-    for view in views {
+    // Only where its author has a say: other people's objects prove nothing.
+    for view in views.iter().filter(|view| view.members.contains(&state.author)) {
         let Some(store) = open(from.repos, &view.repo) else { continue };
         let lacking = state.refs.iter().filter(|(name, oid)| !store.fits(name, oid));
         let lacking: BTreeSet<Oid> = lacking.map(|(_, oid)| *oid).collect();

@@ -12,13 +12,32 @@ use grasp_core::policy::{Rules, Subject};
 use grasp_store::{Provenance, Space, StoreError, Transaction};
 use std::sync::Arc;
 
-/// An operator's import: served without asking the rules, yet deletions count in both directions,
-/// and what needs git data waits for it. True if the event is now here.
-pub fn import_one(
+/// Takes events in; returns how many are here now that were not before. Deletions count in both
+/// directions.
+pub fn import(
+    txn: &mut dyn Transaction,
+    events: &[VerifiedEvent],
+    from: &Provenance,
+    rules: &Rules,
+) -> Result<u64, StoreError> {
+    let mut effects = Effects::default();
+    let mut imported = 0;
+    for event in events {
+        imported += u64::from(import_one(txn, event, from, rules, &mut effects)?);
+    }
+    // Looked at when the server starts: objects may be here, or refs have to move.
+    if !effects.affected.is_empty() {
+        Intent { affected: effects.affected, packs: Vec::new() }.write(txn)?;
+    }
+    Ok(imported)
+}
+
+fn import_one(
     txn: &mut dyn Transaction,
     event: &VerifiedEvent,
     from: &Provenance,
     rules: &Rules,
+    effects: &mut Effects,
 ) -> Result<bool, StoreError> {
     let erased = rules.respect_deletions && txn.erased(event)?.reaches(event);
     if erased || event.kind.is_ephemeral() || known(txn, &event.id)?.is_some() {
@@ -32,22 +51,19 @@ pub fn import_one(
     };
     if needs_git {
         keep_waiting(txn, event, from, Hold::begin(from.received, Patience::default()))?;
+        effects.affected.event(event);
         return txn.contains(Space::Held, &event.id);
     }
     let stored = !serve(txn, &Arc::new(event.clone()), from)?.is_empty();
     // A request to vanish from other relays, or one that cannot be read, is kept as it is.
-    let mut effects = Effects::default();
     match subject {
         Ok(Subject::Deletion(deletion)) if rules.respect_deletions => {
-            bury(txn, &deletion, from.received, &mut effects)?;
+            bury(txn, &deletion, from.received, effects)?;
         }
         Ok(Subject::Vanish(vanish)) if rules.respect_deletions => {
-            vanish_author(txn, &vanish, from.received, &mut effects)?;
+            vanish_author(txn, &vanish, from.received, effects)?;
         }
         _ => {}
-    }
-    if !effects.affected.is_empty() {
-        Intent { affected: effects.affected, packs: Vec::new() }.write(txn)?;
     }
     Ok(stored)
 }

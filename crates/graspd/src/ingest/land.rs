@@ -117,20 +117,20 @@ impl Desk<'_> {
         let mut intent = Intent::default();
         intent.affected.repo(&it.repo).proposals.extend(grant.claimed.keys());
         intent.packs.push(Arriving::new(&it.repo, it.quarantine.name()));
-        for (repo, quarantine) in &mut it.others {
-            quarantine.keep();
-            intent.packs.push(Arriving::new(repo, quarantine.name()));
-        }
+        let others = it.others.iter().map(|(repo, other)| Arriving::new(repo, other.name()));
+        intent.packs.extend(others);
+        let key = self.begin(&intent, &|_| Ok(()))?;
+        // Only now: what the journal does not know goes with the one who brought it.
         it.quarantine.keep();
-        let fresh = match self.begin_and_carry(&intent) {
-            Ok(fresh) => fresh,
-            Err(error) => {
-                tracing::error!(repo = %it.repo, %error, "a push is in the journal but not finished");
-                return Ok((Vec::new(), Outcome::failed_by(&error)));
-            }
+        it.others.iter_mut().for_each(|(_, other)| other.keep());
+        let carried = self.carry(&key, &intent);
+        carried.complain();
+        let outcome = match (self.is_done(it), &carried.error) {
+            (true, _) => Outcome::Done,
+            (false, Some(error)) => Outcome::failed_by(error),
+            (false, None) => Outcome::failed(),
         };
-        let outcome = if self.is_done(it) { Outcome::Done } else { Outcome::failed() };
-        Ok((fresh, outcome))
+        Ok((carried.fresh, outcome))
     }
 
     fn is_done(&self, it: &Delivery) -> bool {
@@ -151,14 +151,24 @@ impl Desk<'_> {
     fn keep_apart(&self, it: &mut Delivery, grant: &Grant) -> Result<Outcome, StoreError> {
         let limits = &self.writer.host.uploads;
         let deadline = self.now.plus(limits.patience);
-        let mut refusal = None;
+        let (mut refusal, mut is_new) = (None, false);
         self.writer.store.write(&mut |txn| {
-            refusal = uploads::refusal(txn, &it.repo, &it.from, it.bytes, limits)?;
+            let mut tips = Vec::new();
+            for (event, tip) in grant.unclaimed.iter().chain(&grant.claimed) {
+                if uploads::find(txn, &it.repo, event, tip)?.is_none() {
+                    tips.push((event, tip));
+                }
+            }
+            // What is here already is not kept a second time.
+            is_new = !tips.is_empty();
+            refusal = match is_new {
+                true => uploads::refusal(txn, &it.repo, &it.from, (tips.len(), it.bytes), limits)?,
+                false => None,
+            };
             if refusal.is_some() {
                 return Ok(());
             }
-            let tips = grant.unclaimed.iter().chain(&grant.claimed);
-            for (at, (event, tip)) in tips.enumerate() {
+            for (at, (event, tip)) in tips.into_iter().enumerate() {
                 // Counted once, however many tips share the pack.
                 let bytes = if at == 0 { it.bytes } else { 0 };
                 let (event, tip) = (*event, *tip);
@@ -177,7 +187,9 @@ impl Desk<'_> {
                 ),
             ),
             None => {
-                it.quarantine.keep();
+                if is_new {
+                    it.quarantine.keep();
+                }
                 Outcome::Done
             }
         })
@@ -188,12 +200,26 @@ impl Desk<'_> {
         let mut intent = Intent { affected: Affected::default(), packs: Vec::new() };
         intent.affected.repo(&it.to).proposals.extend(&it.proposals);
         intent.packs.push(Arriving::new(&it.to, it.quarantine.name()));
-        it.quarantine.keep();
         let ended = |txn: &mut dyn Transaction| copies::ended(txn, &it.to, &it.proposals);
-        self.begin_and_carry_with(&intent, &ended).unwrap_or_else(|error| {
-            tracing::error!(repo = %it.to, %error, "copied objects could not be taken in");
-            Vec::new()
-        })
+        match self.begin(&intent, &ended) {
+            Ok(key) => {
+                it.quarantine.keep();
+                let carried = self.carry(&key, &intent);
+                carried.complain();
+                carried.fresh
+            }
+            Err(error) => {
+                tracing::error!(repo = %it.to, %error, "copied objects could not be taken in");
+                Vec::new()
+            }
+        }
+    }
+
+    pub(super) fn not_copied(&self, to: &RepoId, proposals: &BTreeSet<EventId>) {
+        let ended = self.writer.store.write(&mut |txn| copies::ended(txn, to, proposals));
+        if let Err(error) = ended {
+            tracing::error!(repo = %to, %error, "a copy that failed is asked for at the next start");
+        }
     }
 }
 

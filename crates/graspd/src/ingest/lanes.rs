@@ -10,6 +10,7 @@ use grasp_core::policy::{Answer, Reason};
 use grasp_core::{Event, EventId, RepoId, Tag, VerifiedEvent};
 use grasp_relay::IpKey;
 use grasp_store::{EventStore, Provenance};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
@@ -53,6 +54,11 @@ pub(super) enum Work {
     Land(Box<Delivery>, oneshot::Sender<Outcome>),
     /// Objects copied from another repository here.
     Copied(Copied),
+    /// That failed; it may be asked for again.
+    NotCopied {
+        to: RepoId,
+        proposals: BTreeSet<EventId>,
+    },
     /// A push is under way for these: they wait for the full time again.
     Extend(Vec<EventId>, oneshot::Sender<()>),
     /// Bring a repository in line with what was signed.
@@ -84,6 +90,7 @@ impl std::fmt::Debug for Work {
             Work::Sweep => "Sweep",
             Work::Land(..) => "Land",
             Work::Copied(_) => "Copied",
+            Work::NotCopied { .. } => "NotCopied",
             Work::Extend(..) => "Extend",
             Work::Settle(_) => "Settle",
         })
@@ -138,6 +145,10 @@ impl Ingest {
 
     pub async fn copied(&self, copied: Copied) {
         let _ = self.writer.send(Work::Copied(copied)).await;
+    }
+
+    pub async fn not_copied(&self, to: RepoId, proposals: BTreeSet<EventId>) {
+        let _ = self.writer.send(Work::NotCopied { to, proposals }).await;
     }
 
     /// Returns once the new deadlines are on the disk.

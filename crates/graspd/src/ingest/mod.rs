@@ -25,7 +25,7 @@ mod writer;
 
 pub use admit::{Admission, Bounds};
 pub use blacklist::withdraw_blacklisted;
-pub use import::import_one;
+pub use import::import;
 pub use land::{Copied, Delivery, Outcome};
 pub use lanes::{Asker, Ingest, Offer};
 pub use plan::Copying;

@@ -19,6 +19,9 @@ use grasp_store::{Shelf, Snapshot, Space, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// Pull requests whose refs one repository shows; further ones wait, and are given up in time.
+const PROPOSALS_MAX: usize = 20_000;
+
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PlanError {
     #[error(transparent)]
@@ -75,7 +78,15 @@ impl Scope {
     fn has(&self, state: &Candidate) -> bool {
         self.store.as_ref().is_some_and(|store| is_complete(store, &state.state))
     }
+
+    /// Is this a place where the state's objects count? Only where its author has a say.
+    fn vouches_for(&self, state: &Candidate) -> bool {
+        self.view.members.contains(&state.state.author) && self.has(state)
+    }
 }
+
+/// What everyone concerned has said, read once.
+type Spoken = BTreeMap<PubKey, Vec<Candidate>>;
 
 impl Planner<'_> {
     pub(super) fn plan(
@@ -96,8 +107,12 @@ impl Planner<'_> {
         let authors: BTreeSet<PubKey> = members.chain(&concern.keys).copied().collect();
         let mut plan = Plan::default();
         let ready = self.ready(identifier, &authors, &family, &scopes)?;
+        let mut spoken = Spoken::new();
+        for author in &authors {
+            spoken.insert(*author, said(self.store, author, identifier)?);
+        }
         for scope in &scopes {
-            self.view(identifier, scope, &ready, &scopes, &mut plan)?;
+            self.view(scope, &spoken, &ready, &scopes, &mut plan)?;
         }
         plan.releases.extend(ready.iter().map(|it| it.id));
         if concern.left {
@@ -105,7 +120,7 @@ impl Planner<'_> {
         }
         plan.restored = self.regained(identifier, &authors, &scopes, &plan)?;
         for id in &concern.proposals {
-            self.proposal(id, &scopes, &mut plan)?;
+            self.proposal(identifier, id, &scopes, &mut plan)?;
         }
         self.drop_what_is_so(&mut plan)?;
         Ok(plan)
@@ -125,7 +140,7 @@ impl Planner<'_> {
             let grant = family.authority(author, self.rules.maintainer_rule);
             let Some(grant) = grant.filter(|_| waits.state.satisfiable) else { continue };
             let whole = match waits.state.names_objects() {
-                true => scopes.iter().any(|scope| scope.has(&waits)),
+                true => scopes.iter().any(|scope| scope.vouches_for(&waits)),
                 false => grant.standing == Standing::Served,
             };
             if whole {
@@ -138,17 +153,15 @@ impl Planner<'_> {
     /// Decides what one view follows.
     fn view(
         &self,
-        identifier: &Identifier,
         scope: &Scope,
+        spoken: &Spoken,
         ready: &[Candidate],
         scopes: &[Scope],
         plan: &mut Plan,
     ) -> Result<(), PlanError> {
         let View { repo, standing, members } = &scope.view;
-        let mut candidates: Vec<Candidate> = Vec::new();
-        for member in members {
-            candidates.extend(said(self.store, member, identifier)?);
-        }
+        let by = members.iter().filter_map(|member| spoken.get(member));
+        let mut candidates: Vec<Candidate> = by.flatten().cloned().collect();
         let by_members = |it: &&Candidate| members.contains(&it.state.author);
         let ready = ready.iter().filter(by_members).filter(|it| it.state.names_objects());
         candidates.extend(ready.cloned());
@@ -160,7 +173,7 @@ impl Planner<'_> {
                     plan.releases.extend(held.map(|held| held.id()));
                 }
             }
-            Some(governing) => match scopes.iter().find(|other| other.has(governing)) {
+            Some(governing) => match scopes.iter().find(|other| other.vouches_for(governing)) {
                 Some(source) => {
                     let (from, to) = (source.view.repo.clone(), repo.clone());
                     let (wants, proposals) = (governing.state.objects(), BTreeSet::new());
@@ -289,7 +302,13 @@ impl Planner<'_> {
     }
 
     /// A pull request's ref is there while its event and its commit are.
-    fn proposal(&self, id: &EventId, scopes: &[Scope], plan: &mut Plan) -> Result<(), PlanError> {
+    fn proposal(
+        &self,
+        identifier: &Identifier,
+        id: &EventId,
+        scopes: &[Scope],
+        plan: &mut Plan,
+    ) -> Result<(), PlanError> {
         let served = self.store.get(Space::Served, id)?;
         let held = self.store.get(Space::Held, id)?;
         let is_held = served.is_none();
@@ -304,8 +323,9 @@ impl Planner<'_> {
             return Ok(());
         };
         let (mut with, mut without) = (Vec::new(), Vec::new());
-        for repo in targets {
-            if !self.is_served(&repo, plan)? {
+        // Targets of other names are other families, and are looked at with those.
+        for repo in targets.into_iter().filter(|repo| repo.identifier == *identifier) {
+            if !self.is_served(&repo, plan)? || self.is_crowded(&repo, id, plan)? {
                 continue;
             }
             let Ok(store) = self.repos.store(&repo) else { continue };
@@ -324,18 +344,24 @@ impl Planner<'_> {
             self.table(&repo, plan)?.proposals.insert(*id, entry);
             with.push(repo);
         }
-        let Some(from) = with.first() else { return Ok(()) };
-        if is_held {
+        if is_held && !with.is_empty() {
             plan.releases.push(*id);
         }
-        let copying = |to| Copying {
-            from: from.clone(),
-            to,
-            wants: BTreeSet::from([tip]),
-            proposals: BTreeSet::from([*id]),
-        };
-        plan.copies.extend(without.into_iter().map(copying));
+        for to in without {
+            // Only among people who work together; strangers share nothing but a name.
+            let Some(from) = with.iter().find(|from| are_related(scopes, from, &to)) else {
+                continue;
+            };
+            let (wants, proposals) = (BTreeSet::from([tip]), BTreeSet::from([*id]));
+            plan.copies.push(Copying { from: from.clone(), to, wants, proposals });
+        }
         Ok(())
+    }
+
+    /// Has this repository as many pull requests as it can show?
+    fn is_crowded(&self, repo: &RepoId, id: &EventId, plan: &mut Plan) -> Result<bool, PlanError> {
+        let shown = &self.table(repo, plan)?.proposals;
+        Ok(shown.len() >= PROPOSALS_MAX && !shown.contains_key(id))
     }
 
     fn is_served(&self, repo: &RepoId, plan: &Plan) -> Result<bool, PlanError> {
@@ -373,6 +399,14 @@ impl Planner<'_> {
         plan.follows = changed;
         Ok(())
     }
+}
+
+/// Have two views of a family a maintainer in common?
+fn are_related(scopes: &[Scope], one: &RepoId, other: &RepoId) -> bool {
+    let of = |repo: &RepoId| {
+        scopes.iter().find(|scope| scope.view.repo == *repo).map(|scope| &scope.view.members)
+    };
+    matches!((of(one), of(other)), (Some(one), Some(other)) if !one.is_disjoint(other))
 }
 
 /// The state a view was last aligned with.

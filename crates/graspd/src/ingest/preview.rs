@@ -2,6 +2,7 @@
 //! begin, who else will need its objects, do refs say what was signed.
 
 use super::gather::family;
+use super::plan::followed;
 use super::roles::RoleCache;
 use super::uploads::{self, UploadLimits};
 use super::views::{is_complete, preferred, said, scene, state_by_id, views};
@@ -10,8 +11,8 @@ use grasp_core::nip34::Announcement;
 use grasp_core::policy::Rules;
 use grasp_core::push::{Command, Decision, Difference, authorise};
 use grasp_core::{Event, EventId, Filter, Kind, Oid, RepoId, Timestamp};
-use grasp_store::{Budget, Cursor, EventStore, Hit, Progress, Result, Space, Want};
-use std::collections::BTreeSet;
+use grasp_store::{Budget, Cursor, EventStore, Hit, Progress, Result, Snapshot, Space, Want};
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug)]
 pub struct Preview {
@@ -51,7 +52,7 @@ pub fn may_upload(
     from: &str,
     limits: &UploadLimits,
 ) -> Result<Option<&'static str>> {
-    uploads::refusal(&*store.read()?, repo, from, 0, limits)
+    uploads::refusal(&*store.read()?, repo, from, (1, 0), limits)
 }
 
 /// Another owner's repository that will follow a state and lacks objects of it.
@@ -107,7 +108,13 @@ pub fn compare(
     for member in &members {
         states.extend(said(&*snapshot, member, &repo.identifier)?);
     }
-    let Some(governing) = preferred(&states) else { return Ok(None) };
+    let signed = match preferred(&states) {
+        Some(governing) => governing.state.refs.clone(),
+        // Nobody with a say has signed anything, so nothing may be there; unless the author of what
+        // is there merely lost their say.
+        None if members.is_empty() || still_stands(&*snapshot, repo)? => return Ok(None),
+        None => BTreeMap::new(),
+    };
     let shown = match repos.read(repo) {
         Ok(shown) => shown.governed(),
         Err(error) => {
@@ -115,7 +122,13 @@ pub fn compare(
             return Ok(None);
         }
     };
-    Ok(Difference::between(&shown, &governing.state.refs))
+    Ok(Difference::between(&shown, &signed))
+}
+
+/// Is the state a view was aligned with still here?
+fn still_stands(store: &dyn Snapshot, repo: &RepoId) -> Result<bool> {
+    let Some(state) = followed(store, repo)? else { return Ok(false) };
+    Ok(store.contains(Space::Served, &state)? || store.contains(Space::History, &state)?)
 }
 
 /// A walk over everything that is hosted here, a few at a time.

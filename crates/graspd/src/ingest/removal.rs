@@ -42,8 +42,9 @@ fn went(
     effects: &mut Effects,
 ) -> Result<()> {
     match space {
-        Space::Served | Space::Held => effects.affected.event(event),
-        Space::Aside | Space::History => {}
+        // A version that is no longer served may still be what the branches follow.
+        Space::Served | Space::Held | Space::History => effects.affected.event(event),
+        Space::Aside => {}
     }
     if space == Space::Held {
         holds::end(txn, &event.id)?;

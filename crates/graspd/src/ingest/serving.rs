@@ -30,12 +30,16 @@ pub(super) fn serve(
             }
             vec![Fresh { serial: Some(serial), event: Arc::clone(event) }]
         }
+        // Its branches are in force even if its author has said something newer about nothing.
+        Put::Superseded if names_objects(event) => {
+            txn.put(Space::History, event, from)?;
+            Vec::new()
+        }
         Put::Duplicate | Put::Superseded => Vec::new(),
     };
     // A version that waited is over once a newer one is served. A state that names no object ends
     // nothing: the one that waits goes on governing the branches.
-    let names_nothing =
-        event.kind == Kind::STATE && State::parse(event).is_ok_and(|state| !state.names_objects());
+    let names_nothing = event.kind == Kind::STATE && !names_objects(event);
     if let Some(coordinate) = coordinate.filter(|_| !names_nothing) {
         let held = txn.current(Space::Held, &coordinate)?;
         if let Some(held) = held.filter(|held| event.rank().beats(&held.event.rank())) {
@@ -49,6 +53,10 @@ pub(super) fn serve(
         txn.remove_note(Shelf::Parked, &view_key(&repo))?;
     }
     Ok(fresh)
+}
+
+fn names_objects(event: &VerifiedEvent) -> bool {
+    event.kind == Kind::STATE && State::parse(event).is_ok_and(|state| state.names_objects())
 }
 
 /// Durable, unseen, and with a deadline.

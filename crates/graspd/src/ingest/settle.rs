@@ -2,19 +2,19 @@
 //! disk before the next. The journal names what was begun; doing it again changes nothing more.
 
 use super::admit::{Clerk, Effects};
-use super::affected::{Affected, Intent, IntentKey};
+use super::affected::{Affected, Concern, Intent, IntentKey};
 use super::copies;
 use super::holds;
 use super::plan::{Copying, Plan, PlanError, Planner, view_key};
-use super::serving::{restore, serve_released};
+use super::serving::{remember, restore, serve_released};
 use super::uploads;
-use crate::host::Host;
+use crate::host::{Chore, Host};
 use crate::hub::Fresh;
 use grasp_core::hold::Hold;
 use grasp_core::policy::Rules;
 use grasp_core::terms::{Term, pointing_at};
-use grasp_core::{Kind, Time};
-use grasp_git::{discard, land};
+use grasp_core::{Identifier, Kind, Time};
+use grasp_git::land;
 use grasp_store::{EventStore, Shelf, Space, StoreError, Transaction};
 use std::collections::BTreeMap;
 
@@ -24,6 +24,8 @@ pub(super) enum SettleError {
     Plan(#[from] PlanError),
     #[error("moving objects into a repository failed: {0}")]
     Io(#[from] std::io::Error),
+    #[error("some repositories are not in line yet")]
+    Unfinished,
     /// Only tests stop here, to see what a crash at this step leaves.
     #[error("stopped at {0:?}")]
     Stopped(Step),
@@ -56,7 +58,7 @@ pub type Checkpoint = dyn Fn(Step) -> bool + Send + Sync;
 /// Rounds of one settling: each release may complete something that waited for it.
 const ROUNDS_MAX: usize = 64;
 /// Waiting events looked at again for one that was released.
-const WOKEN_MAX: usize = 2_000;
+const WOKEN_MAX: usize = 10_000;
 
 pub(super) struct Settler<'a, 'c> {
     pub(super) store: &'a dyn EventStore,
@@ -65,6 +67,8 @@ pub(super) struct Settler<'a, 'c> {
     pub(super) clerk: Clerk<'c>,
     pub(super) now: Time,
     pub(super) copies: &'a mut Vec<Copying>,
+    /// What is served by now; it has to be told, whatever goes wrong after.
+    pub(super) fresh: &'a mut Vec<Fresh>,
 }
 
 impl Settler<'_, '_> {
@@ -73,7 +77,7 @@ impl Settler<'_, '_> {
         &mut self,
         key: &IntentKey,
         intent: &Intent,
-    ) -> Result<Vec<Fresh>, SettleError> {
+    ) -> Result<(), SettleError> {
         self.reached(Step::Journalled)?;
         for pack in &intent.packs {
             let Some(repo) = pack.repo() else { continue };
@@ -81,44 +85,67 @@ impl Settler<'_, '_> {
             self.host.repos.forget(&repo);
             self.reached(Step::Landed)?;
         }
-        let mut fresh = Vec::new();
         let mut affected = intent.affected.clone();
+        let mut unfinished = Affected::default();
         for _ in 0..ROUNDS_MAX {
-            let (served, more) = self.round(key, &affected)?;
-            fresh.extend(served);
+            affected = self.round(key, &affected, &mut unfinished)?;
             self.reached(Step::Served)?;
-            if more.is_empty() {
+            if affected.is_empty() {
                 break;
             }
-            affected = more;
         }
         for pack in &intent.packs {
-            discard(&self.host.layout, &pack.quarantine)?;
+            self.host.send(Chore::Discard(pack.quarantine.clone()));
         }
-        Ok(fresh)
+        match unfinished.is_empty() {
+            true => Ok(()),
+            false => Err(SettleError::Unfinished),
+        }
     }
 
-    /// One pass over the families; returns what is served now and what that may concern.
+    /// One pass over the families; returns what that may concern. A family that fails stays in the
+    /// journal and holds up none of the others.
     fn round(
         &mut self,
         key: &IntentKey,
         affected: &Affected,
-    ) -> Result<(Vec<Fresh>, Affected), SettleError> {
+        unfinished: &mut Affected,
+    ) -> Result<Affected, SettleError> {
         let mut plans = Vec::new();
         for (identifier, concern) in affected.families() {
-            let snapshot = self.store.read()?;
-            let mut planner = Planner {
-                store: &*snapshot,
-                roles: self.clerk.roles,
-                rules: self.rules,
-                repos: &self.host.repos,
-            };
-            let plan = planner.plan(&identifier, concern)?;
-            drop(snapshot);
-            self.align(&plan)?;
-            plans.push(plan);
+            match self.prepare(&identifier, concern) {
+                Ok(plan) => plans.push(plan),
+                Err(SettleError::Stopped(step)) => return Err(SettleError::Stopped(step)),
+                Err(error) => {
+                    tracing::error!(%identifier, %error, "repositories are not in line yet");
+                    unfinished.add(&identifier, concern);
+                }
+            }
         }
-        self.apply(key, &plans)
+        self.apply(key, &plans, unfinished)
+    }
+
+    /// Decides and moves refs; the events follow when all families are through.
+    fn prepare(&mut self, identifier: &Identifier, concern: &Concern) -> Result<Plan, SettleError> {
+        let snapshot = self.store.read()?;
+        let mut planner = Planner {
+            store: &*snapshot,
+            roles: self.clerk.roles,
+            rules: self.rules,
+            repos: &self.host.repos,
+        };
+        let mut plan = planner.plan(identifier, concern)?;
+        // What is on its way already is not fetched a second time.
+        let mut wanted = Vec::new();
+        for copying in std::mem::take(&mut plan.copies) {
+            if !copies::is_under_way(&*snapshot, &copying)? {
+                wanted.push(copying);
+            }
+        }
+        plan.copies = wanted;
+        drop(snapshot);
+        self.align(&plan)?;
+        Ok(plan)
     }
 
     fn align(&mut self, plan: &Plan) -> Result<(), SettleError> {
@@ -140,7 +167,8 @@ impl Settler<'_, '_> {
         &mut self,
         key: &IntentKey,
         plans: &[Plan],
-    ) -> Result<(Vec<Fresh>, Affected), SettleError> {
+        unfinished: &Affected,
+    ) -> Result<Affected, SettleError> {
         let mut fresh = Vec::new();
         let (now, host, clerk, begun) = (self.now, self.host, &mut self.clerk, &*self.copies);
         self.store.write(&mut |txn| {
@@ -152,17 +180,17 @@ impl Settler<'_, '_> {
             }
             wake(txn, clerk, &mut fresh)?;
             begun.iter().try_for_each(|copying| copies::began(txn, copying))?;
-            let affected = clerk.effects.affected.clone();
+            let mut affected = clerk.effects.affected.clone();
+            unfinished.all().for_each(|(identifier, concern)| affected.add(identifier, concern));
             match affected.is_empty() {
                 true => Intent::done(txn, key),
                 false => Intent { affected, packs: Vec::new() }.rewrite(txn, key),
             }
         })?;
+        self.fresh.extend(fresh);
         let effects = std::mem::take(self.clerk.effects);
-        for quarantine in effects.discards {
-            discard(&self.host.layout, &quarantine)?;
-        }
-        Ok((fresh, effects.affected))
+        effects.discards.into_iter().for_each(|name| self.host.send(Chore::Discard(name)));
+        Ok(effects.affected)
     }
 
     fn reached(&self, step: Step) -> Result<(), SettleError> {
@@ -188,7 +216,7 @@ fn apply_one(
     }
     for id in &plan.retired {
         if let Some(gone) = txn.remove(Space::Served, id)? {
-            txn.put(Space::History, &gone.event, &gone.provenance)?;
+            remember(txn, &gone)?;
         }
     }
     for id in &plan.releases {

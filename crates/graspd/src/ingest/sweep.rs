@@ -71,6 +71,9 @@ impl Desk<'_> {
             return Ok(fresh);
         }
         let (writer, now) = (self.writer, self.now);
+        // Moved before it is forgotten: after a crash in between it is simply done again.
+        let (given_up, moved) = if clean { self.give_up_parked()? } else { Default::default() };
+        moved.into_iter().for_each(|name| writer.host.send(Chore::Discard(name)));
         let mut begun = None;
         let mut discards = Vec::new();
         writer.store.write(&mut |txn| {
@@ -83,8 +86,10 @@ impl Desk<'_> {
             if prune {
                 prune_expired(txn, now)?;
             }
-            if clean {
-                effects.discards.extend(self.give_up_parked(txn)?);
+            for repo in &given_up {
+                txn.remove_note(Shelf::Parked, &view_key(repo))?;
+                txn.remove_note(Shelf::Views, &view_key(repo))?;
+                effects.discards.extend(uploads::take_all(txn, repo)?);
             }
             discards = effects.discards;
             let intent = Intent { affected: effects.affected, packs: Vec::new() };
@@ -96,7 +101,9 @@ impl Desk<'_> {
         })?;
         discards.into_iter().for_each(|name| writer.host.send(Chore::Discard(name)));
         if let Some((key, intent)) = begun {
-            fresh.extend(self.carry(&key, &intent)?);
+            let carried = self.carry(&key, &intent);
+            carried.complain();
+            fresh.extend(carried.fresh);
         }
         Ok(fresh)
     }
@@ -113,10 +120,9 @@ impl Desk<'_> {
         let begun = Intent::all(&*self.writer.store.read()?)?;
         let mut fresh = Vec::new();
         for (key, intent) in begun {
-            match self.carry(&key, &intent) {
-                Ok(served) => fresh.extend(served),
-                Err(error) => tracing::error!(%error, "a release still cannot be finished"),
-            }
+            let carried = self.carry(&key, &intent);
+            carried.complain();
+            fresh.extend(carried.fresh);
         }
         Ok(fresh)
     }
@@ -147,27 +153,31 @@ impl Desk<'_> {
         Ok(())
     }
 
-    /// Repositories whose owners left long ago; returns the quarantines their data was moved to.
-    fn give_up_parked(&self, txn: &mut dyn Transaction) -> Result<Vec<String>> {
-        let host = &self.writer.host;
-        let mut gone = Vec::new();
-        for (key, note) in txn.notes(Shelf::Parked, &[], usize::MAX)? {
+    /// Repositories whose owners left long ago, and where their data was moved to.
+    fn give_up_parked(&self) -> Result<(Vec<RepoId>, Vec<String>)> {
+        let (host, snapshot) = (&self.writer.host, self.writer.store.read()?);
+        let (mut given_up, mut moved) = (Vec::new(), Vec::new());
+        for (key, note) in snapshot.notes(Shelf::Parked, &[], usize::MAX)? {
             let since = note.as_slice().try_into().map_or(0, u64::from_be_bytes);
             let Some(repo) = read_view_key(&key) else { continue };
-            if hosted(txn, &self.writer.rules, &repo)?.is_some() {
-                txn.remove_note(Shelf::Parked, &key)?;
-            } else if self.now.since(Time(since)) >= host.retention {
-                tracing::info!(%repo, "the data of an owner who left is given up");
-                gone.extend(host.set_aside(&repo).unwrap_or_else(|error| {
-                    tracing::error!(%repo, %error, "a repository could not be removed");
-                    None
-                }));
-                host.repos.forget(&repo);
-                txn.remove_note(Shelf::Parked, &key)?;
-                txn.remove_note(Shelf::Views, &view_key(&repo))?;
+            let coordinate = repo.coordinate();
+            let has_returned = snapshot.current_position(Space::Served, &coordinate)?.is_some()
+                || snapshot.current_position(Space::Held, &coordinate)?.is_some();
+            if has_returned || self.now.since(Time(since)) < host.retention {
+                continue;
             }
+            tracing::info!(%repo, "the data of an owner who left is given up");
+            match host.set_aside(&repo) {
+                Ok(name) => moved.extend(name),
+                Err(error) => {
+                    tracing::error!(%repo, %error, "a repository could not be removed");
+                    continue;
+                }
+            }
+            host.repos.forget(&repo);
+            given_up.push(repo);
         }
-        Ok(gone)
+        Ok((given_up, moved))
     }
 
     fn move_deadlines(&self, jump_ms: i64) -> Result<()> {
@@ -186,10 +196,17 @@ impl Desk<'_> {
         self.writer.host.repos.forget(repo);
         let mut intent = Intent::default();
         intent.affected.repo(repo);
-        self.begin_and_carry(&intent).unwrap_or_else(|error| {
-            tracing::error!(%repo, %error, "a repository could not be brought in line");
-            Vec::new()
-        })
+        match self.begin(&intent, &|_| Ok(())) {
+            Ok(key) => {
+                let carried = self.carry(&key, &intent);
+                carried.complain();
+                carried.fresh
+            }
+            Err(error) => {
+                tracing::error!(%repo, %error, "a repository could not be brought in line");
+                Vec::new()
+            }
+        }
     }
 
     /// After a start, before anybody is let in: finish the journal, drop what was half done.
@@ -199,9 +216,10 @@ impl Desk<'_> {
         let begun = Intent::all(&*store.read()?)?;
         for (key, intent) in &begun {
             self.unlock(intent)?;
-            match self.carry(key, intent) {
-                Ok(_) => tracing::info!("finished what was interrupted"),
-                Err(error) => tracing::error!(%error, "what was interrupted is tried again later"),
+            let carried = self.carry(key, intent);
+            carried.complain();
+            if carried.error.is_none() {
+                tracing::info!("finished what was interrupted");
             }
         }
         self.copy_again()?;
@@ -222,9 +240,8 @@ impl Desk<'_> {
         let affected = copies::interrupted(&*self.writer.store.read()?)?;
         if !affected.is_empty() {
             let intent = Intent { affected, packs: Vec::new() };
-            if let Err(error) = self.begin_and_carry_with(&intent, &copies::forget_all) {
-                tracing::error!(%error, "what was being copied is tried again later");
-            }
+            let key = self.begin(&intent, &copies::forget_all)?;
+            self.carry(&key, &intent).complain();
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The writer's desk over a real store: facts gathered, verdicts applied, nothing half done.
 
 use super::admit::{Admission, Bounds, Candidate, Clerk, Effects, Purse};
-use super::import_one;
+use super::import;
 use super::roles::RoleCache;
 use super::withdraw_blacklisted;
 use crate::repos::Repos;
@@ -84,7 +84,7 @@ impl Desk {
         let mut stored = false;
         let from = Provenance::direct(Time(1));
         let work = &mut |txn: &mut dyn grasp_store::Transaction| {
-            stored = import_one(txn, event, &from, &self.rules)?;
+            stored = import(txn, std::slice::from_ref(event), &from, &self.rules)? == 1;
             Ok(())
         };
         self.store.write(work).unwrap();

@@ -64,6 +64,11 @@ pub(super) fn take(
     remove_all(txn, &prefix, |_| true)
 }
 
+/// Forgets everything uploaded to one repository.
+pub(super) fn take_all(txn: &mut dyn Transaction, repo: &RepoId) -> Result<Vec<String>> {
+    remove_all(txn, &prefix(repo), |_| true)
+}
+
 /// Forgets what was uploaded for one event with another commit than the one it names.
 pub(super) fn take_others(
     txn: &mut dyn Transaction,
@@ -110,6 +115,9 @@ fn remove_all(
 
 /// One push may have brought several tips: its quarantine goes with the last of them.
 fn unused(txn: &dyn Transaction, mut quarantines: Vec<String>) -> Result<Vec<String>> {
+    if quarantines.is_empty() {
+        return Ok(quarantines);
+    }
     let used = quarantines_of(txn)?;
     quarantines.retain(|name| !used.contains(name));
     quarantines.sort_unstable();
@@ -128,10 +136,10 @@ pub(super) fn refusal(
     store: &dyn Snapshot,
     repo: &RepoId,
     from: &str,
-    bytes: u64,
+    (rows, bytes): (usize, u64),
     limits: &UploadLimits,
 ) -> Result<Option<&'static str>> {
-    let (mut total, mut of_repo, mut of_ip, mut count) = (bytes, bytes, bytes, 1);
+    let (mut total, mut of_repo, mut of_ip, mut count) = (bytes, bytes, bytes, rows);
     let own = prefix(repo);
     for (key, note) in store.notes(Shelf::Uploads, &[], usize::MAX)? {
         let upload = read(&note)?;

@@ -74,17 +74,30 @@ pub(super) fn views(
     around: &BTreeSet<PubKey>,
 ) -> Result<(Family, Vec<View>)> {
     let family = family(store, roles, around.iter().copied(), identifier.as_str())?;
-    let mut found = Vec::new();
-    for owner in family.keys() {
-        let repo = RepoId { owner: *owner, identifier: identifier.clone() };
-        let Some((current, standing)) = announcement(store, &repo)? else { continue };
-        if Announcement::parse(&current.event).is_ok_and(|it| rules.hosts(&it)) {
-            let members = family.members_of(owner, rules.maintainer_rule).unwrap_or_default();
-            found.push(View { repo, standing, members });
-        }
+    let mut found: Vec<View> = Vec::new();
+    // Those it is about come first; strangers who merely list them cannot take their place.
+    let is_asked_for = |owner: &&PubKey| around.contains(owner);
+    let is_served =
+        |owner: &&PubKey| family.member(owner).is_some_and(|it| it.standing == Standing::Served);
+    let others = || family.keys().iter().filter(|owner| !is_asked_for(owner));
+    let asked_for = family.keys().iter().filter(is_asked_for);
+    let ordered = asked_for.chain(others().filter(is_served));
+    let ordered = ordered.chain(others().filter(|owner| !is_served(owner)));
+    for owner in ordered {
         if found.len() == VIEWS_MAX {
             tracing::warn!(%identifier, "more views than are kept in line");
             break;
+        }
+        let repo = RepoId { owner: *owner, identifier: identifier.clone() };
+        let members = family.members_of(owner, rules.maintainer_rule).unwrap_or_default();
+        let shares = |other: &View| !other.members.is_disjoint(&members);
+        let belongs =
+            around.contains(owner) || !members.is_disjoint(around) || found.iter().any(shares);
+        let Some((current, standing)) = announcement(store, &repo)?.filter(|_| belongs) else {
+            continue;
+        };
+        if Announcement::parse(&current.event).is_ok_and(|it| rules.hosts(&it)) {
+            found.push(View { repo, standing, members });
         }
     }
     Ok((family, found))

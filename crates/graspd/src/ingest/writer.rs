@@ -136,6 +136,10 @@ impl Desk<'_> {
             Work::Sweep => News { fresh: self.sweep(tide), reply: None },
             Work::Settle(repo) => News { fresh: self.look_after(&repo), reply: None },
             Work::Copied(copied) => News { fresh: self.copied(copied), reply: None },
+            Work::NotCopied { to, proposals } => {
+                self.not_copied(&to, &proposals);
+                return;
+            }
             Work::Extend(ids, done) => {
                 self.extend(&ids);
                 let _ = done.send(());
@@ -144,7 +148,9 @@ impl Desk<'_> {
             Work::Land(delivery, answer) => {
                 let repo = delivery.repo.clone();
                 let (fresh, outcome) = self.land(*delivery);
-                self.writer.host.send(Chore::Tidy(repo));
+                if outcome == Outcome::Done {
+                    self.writer.host.send(Chore::Tidy(repo));
+                }
                 News { fresh, reply: Some(Reply::Push(answer, outcome)) }
             }
         };
@@ -216,10 +222,9 @@ impl Desk<'_> {
         if let Some((key, intent)) = begun {
             let mut fresh: Vec<Fresh> =
                 admissions.iter_mut().flat_map(|it| std::mem::take(&mut it.fresh)).collect();
-            fresh.extend(self.carry(&key, &intent).unwrap_or_else(|error| {
-                tracing::error!(%error, "a release is in the journal but not finished");
-                Vec::new()
-            }));
+            let carried = self.carry(&key, &intent);
+            carried.complain();
+            fresh.extend(carried.fresh);
             self.correct(&batch, &mut admissions);
             news.push(News { fresh, reply: None });
         }
@@ -245,35 +250,27 @@ impl Desk<'_> {
         }
     }
 
-    /// Writes down what is to be done, and does it.
-    pub(super) fn begin_and_carry(&mut self, intent: &Intent) -> Result<Vec<Fresh>, SettleError> {
-        self.begin_and_carry_with(intent, &|_| Ok(()))
-    }
-
-    /// The same, with something that has to be written at the same moment.
-    pub(super) fn begin_and_carry_with(
-        &mut self,
+    /// Writes down what is to be done, with something that belongs to the same moment.
+    pub(super) fn begin(
+        &self,
         intent: &Intent,
         also: &dyn Fn(&mut dyn Transaction) -> Result<(), StoreError>,
-    ) -> Result<Vec<Fresh>, SettleError> {
-        let mut key = None;
+    ) -> Result<IntentKey, StoreError> {
+        let mut key = IntentKey::default();
         self.writer.store.write(&mut |txn| {
             also(txn)?;
-            key = Some(intent.write(txn)?);
+            key = intent.write(txn)?;
             Ok(())
         })?;
-        key.map_or(Ok(Vec::new()), |key| self.carry(&key, intent))
+        Ok(key)
     }
 
-    pub(super) fn carry(
-        &mut self,
-        key: &IntentKey,
-        intent: &Intent,
-    ) -> Result<Vec<Fresh>, SettleError> {
+    /// Does what is written down. What fails stays there and is tried again.
+    pub(super) fn carry(&mut self, key: &IntentKey, intent: &Intent) -> Carried {
         let (writer, now) = (self.writer, self.now);
         let mut effects = Effects::default();
         let free = Purse { new_repository: &mut || Ok(()), hold: &mut || Ok(()) };
-        let mut copies = Vec::new();
+        let (mut copies, mut fresh) = (Vec::new(), Vec::new());
         let mut settler = Settler {
             store: &*writer.store,
             host: &writer.host,
@@ -281,10 +278,11 @@ impl Desk<'_> {
             clerk: writer.clerk(self.roles, &mut effects, free, now),
             now,
             copies: &mut copies,
+            fresh: &mut fresh,
         };
-        let fresh = settler.carry_through(key, intent);
+        let error = settler.carry_through(key, intent).err();
         copies.into_iter().for_each(|copying| writer.host.send(Chore::Copy(copying)));
-        fresh
+        Carried { fresh, error }
     }
 
     fn fail(&self, sealed: &Sealed, error: &StoreError) {
@@ -312,6 +310,21 @@ impl Writer {
             patience: self.host.patience,
             effects,
             purse,
+        }
+    }
+}
+
+/// What came of an intent: what is served by now, and why that is not all.
+#[derive(Debug)]
+pub(super) struct Carried {
+    pub(super) fresh: Vec<Fresh>,
+    pub(super) error: Option<SettleError>,
+}
+
+impl Carried {
+    pub(super) fn complain(&self) {
+        if let Some(error) = &self.error {
+            tracing::error!(%error, "a release is in the journal but not finished");
         }
     }
 }

@@ -73,7 +73,8 @@ impl OnDisk {
     }
 }
 
-/// Every file below a directory that means somebody is in the middle of something.
+/// Every file that means somebody is in the middle of changing refs. Those of maintenance, among the
+/// objects, are its own business: the next one removes what a crash left there.
 pub(crate) fn locks(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut todo = vec![root.to_owned()];
@@ -84,7 +85,7 @@ pub(crate) fn locks(root: &Path) -> Vec<PathBuf> {
             let name = entry.file_name().to_string_lossy().into_owned();
             let own = name == "graspd.lock" && directory == root;
             if entry.file_type().is_ok_and(|it| it.is_dir()) {
-                todo.push(path);
+                todo.extend((name != "objects").then_some(path));
             } else if (name.ends_with(".lock") && !own) || name == "packed-refs.new" {
                 found.push(path);
             }

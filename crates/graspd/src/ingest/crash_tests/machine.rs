@@ -25,7 +25,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, channel};
 
 pub(super) const DOMAIN: &str = "git.example";
 const MIB: u64 = 1 << 20;
@@ -61,21 +61,21 @@ impl Disk {
 
     /// Does `steps` steps of releases and then nothing more.
     pub(super) fn boots_to_die_at(&self, steps: usize) -> Machine {
-        Machine::start(self, self.store(Options::default()), steps)
+        Machine::start(self, self.store(&Options::default()), steps)
     }
 
     /// Boots with a disk budget that is spent, but for what deletions may use.
     pub(super) fn boots_full(&self) -> Machine {
-        let used = self.store(Options::default()).usage().unwrap().used_bytes;
+        let used = self.store(&Options::default()).usage().unwrap().used_bytes;
         // A few pages more than what counts as full, so that transactions may grow.
         let budget_bytes = used * 100 / Usage::FULL_PERCENT;
-        let store = self.store(Options { budget_bytes, ..Options::default() });
+        let store = self.store(&Options { budget_bytes, ..Options::default() });
         assert!(store.usage().unwrap().is_full());
         Machine::start(self, store, usize::MAX)
     }
 
-    fn store(&self, options: Options) -> LmdbStore {
-        LmdbStore::open(&self.0.path().join("events"), &options).unwrap()
+    fn store(&self, options: &Options) -> LmdbStore {
+        LmdbStore::open(&self.0.path().join("events"), options).unwrap()
     }
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Machine {
     pub(super) host: Arc<Host>,
     writer: Option<Writer>,
     running: Option<(Ingest, Vec<JoinHandle<()>>)>,
-    chores: UnboundedReceiver<Chore>,
+    chores: Receiver<Chore>,
     taken: Arc<AtomicUsize>,
     steps: Arc<AtomicUsize>,
     runtime: Runtime,
@@ -97,7 +97,7 @@ impl Machine {
         layout.prepare().unwrap();
         let program = grasp_testkit::Git::any().binary;
         let git = runtime.block_on(Git::find(&program, &layout, GitLimits::default())).unwrap();
-        let (send, chores) = unbounded_channel();
+        let (send, chores) = channel(1_024);
         let taken = Arc::new(AtomicUsize::new(0));
         let steps = Arc::new(AtomicUsize::new(steps));
         let (counted, limit) = (Arc::clone(&taken), Arc::clone(&steps));
