@@ -194,8 +194,8 @@ fn several_authors_vanish_from_every_space() {
         txn.bury_author(&who('a'), Timestamp(9))?;
         txn.bury_author(&who('c'), Timestamp(9))
     });
-    assert_eq!(sweep_vanished(&store, 4), 4);
-    assert_eq!(sweep_vanished(&store, 4), 2);
+    assert_eq!(sweep_vanished(&store, 5), 5);
+    assert_eq!(sweep_vanished(&store, 5), 3);
     for space in Space::ALL {
         let snapshot = store.read().unwrap();
         assert_eq!(snapshot.events_in(space).unwrap(), 1);
