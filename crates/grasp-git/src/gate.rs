@@ -58,7 +58,7 @@ impl PackLimits {
 
     /// What the deltas of a pack of so many bytes may make.
     pub(crate) fn delta_bytes_max(&self, bytes: u64) -> u64 {
-        bytes.saturating_mul(self.delta_ratio_max).saturating_add(self.delta_base_bytes)
+        bound(self, bytes, Growth::Deltas)
     }
 
     /// A thin pack is completed with copies of objects that are here, so it grows on the disk.

@@ -132,7 +132,8 @@ async fn many_commits_on_one_large_tree_cost_little() {
     let root = packs::tree(&files);
     let root_id = oid_of("tree", &root).to_hex();
     let pack = Pack::default().object(BLOB, b"x").object(TREE, &root);
-    let add = |pack: Pack, number| pack.object(COMMIT, &commit(&root_id, &[], &format!("{number}")));
+    let add =
+        |pack: Pack, number| pack.object(COMMIT, &commit(&root_id, &[], &format!("{number}")));
     let pack = (0..5_000).fold(pack, add).bytes();
     for real in gits() {
         let rig = Rig::new(&real).await;

@@ -36,7 +36,10 @@ pub async fn run(node: Arc<Node>, mut chores: mpsc::Receiver<Chore>) {
             Some(Chore::Copy(copying)) => bring(&node, copying).await,
             Some(Chore::Discard(name)) => remove(&node.host, name).await,
             // With a full line there is enough to do; the next push asks again.
-            Some(Chore::Tidy(repo)) => Ok(drop(untidy.try_send(repo))),
+            Some(Chore::Tidy(repo)) => {
+                let _ = untidy.try_send(repo);
+                Ok(())
+            }
         };
         if let Err(error) = done {
             tracing::warn!(%error, "a chore failed");

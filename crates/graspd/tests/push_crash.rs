@@ -80,5 +80,5 @@ async fn plug(verb: &str) {
 }
 
 fn told(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| panic!("{name} is set by scripts/plug-pull"))
+    std::env::var(name).expect("scripts/plug-pull sets it")
 }

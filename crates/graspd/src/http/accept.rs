@@ -3,18 +3,19 @@
 
 use crate::config::HttpLimits;
 use crate::http::address::{self, is_trusted};
-use crate::http::git::Guest;
+use crate::http::git::{self, Guest};
 use crate::http::pages::{self, Landing};
 use crate::http::relay::Conversation;
 use crate::http::respond::{self, Answer, busy, empty, finished, html};
 use crate::http::route::{Route, Step};
+use crate::http::unstuck::Unstuck;
 use crate::metrics::{self, Gathered};
 use crate::node::{Node, Ready, Seat, Visit};
 use axum::extract::FromRequestParts;
 use axum::extract::ws::WebSocketUpgrade;
 use grasp_core::RepoId;
 use grasp_git::advertise;
-use grasp_relay::IpKey;
+use grasp_relay::{IpKey, Refused};
 use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, StatusCode, header};
@@ -29,6 +30,8 @@ use tokio_util::sync::CancellationToken;
 
 /// After a failed accept, most likely for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// For a peer that takes nothing of what it asked for; a full buffer on a slow line needs a while.
+const STUCK_MAX: Duration = Duration::from_secs(60);
 const NO_DUMB_HTTP: &str = "this server speaks git's smart protocol only: ask with \
     ?service=git-upload-pack or ?service=git-receive-pack";
 
@@ -76,7 +79,7 @@ fn welcome(stream: TcpStream, peer: SocketAddr, node: &Arc<Node>, http: &HttpLim
         .header_read_timeout(http.header_timeout)
         .max_buf_size(http.header_bytes_max.max(8 << 10))
         .max_headers(http.headers_max)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(Unstuck::new(stream, STUCK_MAX)), service)
         .with_upgrades();
     let closing = node.closing.clone();
     node.tasks.spawn(async move {
@@ -153,15 +156,20 @@ impl Caller {
                 Ready::Yes => respond::line(StatusCode::OK, "ready"),
                 Ready::No(why) => busy(&why),
             },
-            Route::Repository(repo) => self.guest(repo, request.headers()).page().await,
-            Route::Git(repo, step) => {
-                self.guest(repo, request.headers()).answer(step, request).await
-            }
+            Route::Repository(repo) => match self.guest(repo, request.headers()) {
+                Ok(guest) => guest.page().await,
+                Err(why) => busy(&why.to_string()),
+            },
+            Route::Git(repo, step) => match self.guest(repo, request.headers()) {
+                Ok(guest) => guest.answer(step, request).await,
+                Err(why) => git::unread(request, busy(&why.to_string())).await,
+            },
             Route::DumbHttp => respond::line(StatusCode::FORBIDDEN, NO_DUMB_HTTP),
             Route::WrongType(service) => {
                 let kind = advertise::request_type(service);
                 let why = format!("this place reads {kind}; send the request as that");
-                respond::line(StatusCode::UNSUPPORTED_MEDIA_TYPE, &why)
+                let refusal = respond::line(StatusCode::UNSUPPORTED_MEDIA_TYPE, &why);
+                git::unread(request, refusal).await
             }
             Route::NotAllowed(allow) => {
                 let mut answer = empty(StatusCode::METHOD_NOT_ALLOWED);
@@ -173,10 +181,19 @@ impl Caller {
         }
     }
 
-    fn guest(&self, repo: RepoId, headers: &HeaderMap) -> Guest {
-        let ip = address::client(self.peer, headers, &self.node.trusted_proxies);
+    fn guest(&self, repo: RepoId, headers: &HeaderMap) -> Result<Guest, Refused> {
+        let ip: IpKey = address::client(self.peer, headers, &self.node.trusted_proxies).into();
+        let visit = self.visit(ip)?.map(Arc::new);
         let (node, hang_up) = (Arc::clone(&self.node), self.hang_up.clone());
-        Guest { node, repo, ip: ip.into(), hang_up }
+        Ok(Guest { node, repo, ip, hang_up, visit })
+    }
+
+    /// The socket itself was counted when it came, unless it came through a proxy.
+    fn visit(&self, ip: IpKey) -> Result<Option<Visit>, Refused> {
+        match &self.guests.1 {
+            Some(_) => Ok(None),
+            None => self.node.visit(ip).map(Some),
+        }
     }
 
     async fn metrics(&self) -> Answer {
@@ -212,13 +229,9 @@ impl Caller {
         }
         let (mut parts, _) = request.into_parts();
         let ip: IpKey = address::client(self.peer, &parts.headers, &node.trusted_proxies).into();
-        // The socket itself was counted when it came, unless it came through a proxy.
-        let visit = match &self.guests.1 {
-            Some(_) => None,
-            None => match node.visit(ip) {
-                Ok(visit) => Some(visit),
-                Err(why) => return busy(&why.to_string()),
-            },
+        let visit = match self.visit(ip) {
+            Ok(visit) => visit,
+            Err(why) => return busy(&why.to_string()),
         };
         let Some(chair) = node.chair() else {
             return busy("all connections of this relay are in use");

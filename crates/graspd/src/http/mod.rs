@@ -7,3 +7,4 @@ pub mod pages;
 pub mod relay;
 pub mod respond;
 pub mod route;
+pub mod unstuck;

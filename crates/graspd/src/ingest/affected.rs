@@ -35,8 +35,8 @@ impl Affected {
         self.families.iter().map(|(name, concern)| (name.as_str(), concern))
     }
 
-    pub(super) fn add(&mut self, identifier: impl ToString, other: &Concern) {
-        let concern = self.families.entry(identifier.to_string()).or_default();
+    pub(super) fn add(&mut self, identifier: &str, other: &Concern) {
+        let concern = self.families.entry(identifier.to_owned()).or_default();
         concern.keys.extend(&other.keys);
         concern.proposals.extend(&other.proposals);
         concern.left |= other.left;

@@ -56,13 +56,12 @@ impl Picture {
     }
 }
 
-/// Read by git itself, which also finds every object in place.
+/// Read by git itself.
 fn refs(machine: &Machine) -> BTreeMap<String, String> {
     let layout = &machine.host.layout;
     let mut all = BTreeMap::new();
     for repo in layout.repositories().unwrap() {
         let dir = layout.repository(&repo);
-        git(&dir, &["fsck", "--connectivity-only", "--no-dangling"], b"");
         for lock in ["packed-refs.lock", "packed-refs.new", "HEAD.lock"] {
             assert!(!dir.join(lock).exists(), "{lock} is left");
         }
@@ -72,6 +71,14 @@ fn refs(machine: &Machine) -> BTreeMap<String, String> {
         all.insert(repo.owner.to_hex(), String::from_utf8(text).unwrap());
     }
     all
+}
+
+/// Git finds every object in place.
+fn assert_sound(machine: &Machine) {
+    let layout = &machine.host.layout;
+    for repo in layout.repositories().unwrap() {
+        git(&layout.repository(&repo), &["fsck", "--full", "--no-dangling"], b"");
+    }
 }
 
 /// What is done while the power may fail. True if the answer was yes.
@@ -115,6 +122,7 @@ fn recovers(disk: &Disk, scene: &Scene, act: Act<'_>, is: &Picture, steps: usize
         assert!(act(&mut machine), "who heard nothing tries again");
         machine.does_chores();
         assert_eq!(Picture::of(&machine, scene), *is, "tried again after {steps}, {again}");
+        assert_sound(&machine);
         if !died {
             break;
         }

@@ -118,7 +118,7 @@ impl Settler<'_, '_> {
                 Err(SettleError::Stopped(step)) => return Err(SettleError::Stopped(step)),
                 Err(error) => {
                     tracing::error!(%identifier, %error, "repositories are not in line yet");
-                    unfinished.add(&identifier, concern);
+                    unfinished.add(identifier.as_str(), concern);
                 }
             }
         }

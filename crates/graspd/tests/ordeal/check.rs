@@ -98,8 +98,8 @@ impl Inspector<'_> {
         assert_eq!(it.strange, Vec::<String>::new(), "{when}");
         let objects = it.holds(&project.tree, &project.objects()).await;
         let whole = |state: &&Signed| state.refs.values().all(|oid| objects.contains(oid));
-        let states = project.states.iter().filter(|it| served.contains(&it.event.id));
-        let governing = states.filter(whole).next_back();
+        let mut states = project.states.iter().filter(|it| served.contains(&it.event.id));
+        let governing = states.rfind(whole);
         let signed = governing.map(|it| it.refs.clone()).unwrap_or_default();
         assert_eq!(it.governed, signed, "{when}: refs are not what was signed");
         assert!(!it.exists || it.head.as_deref() == Some(MAIN), "{when}: {:?}", it.head);

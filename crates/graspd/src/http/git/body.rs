@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// How much is read at a time where the reader does not say.
@@ -46,10 +46,19 @@ pub(super) enum BadBody {
     Gone,
     #[error("the request came too slowly: {0}; try again on a better line")]
     Slow(#[from] TooSlow),
+    #[error("the request took longer than {secs} s to say what it wants; try again")]
+    Late { secs: u64 },
     #[error("the request is larger than {max} bytes; ask for less at a time")]
     Long { max: u64 },
     #[error("{0}")]
     Gzip(#[from] BadGzip),
+}
+
+/// How much of a request is let in that nobody will look at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Drain {
+    pub(super) bytes: u64,
+    pub(super) time: Duration,
 }
 
 /// Read it as [`AsyncRead`], or in pieces.
@@ -129,10 +138,14 @@ impl Inbound {
     }
 
     /// Lets the rest of the body arrive and forgets it, so that a client that only listens once it
-    /// has said everything gets its answer. False if it had more to say than `bytes_max`.
-    pub(super) async fn drain(&mut self, bytes_max: u64) -> Result<bool, BadBody> {
+    /// has said everything gets its answer. False if it had more to say, or took longer.
+    pub(super) async fn drain(&mut self, most: Drain) -> Result<bool, BadBody> {
         self.back.clear();
-        let limit = self.wire_bytes.saturating_add(bytes_max);
+        let limit = self.wire_bytes.saturating_add(most.bytes);
+        timeout(most.time, self.drain_up_to(limit)).await.unwrap_or(Ok(false))
+    }
+
+    async fn drain_up_to(&mut self, limit: u64) -> Result<bool, BadBody> {
         loop {
             self.wire.clear();
             match std::future::poll_fn(|cx| self.poll_wire(cx)).await {

@@ -17,10 +17,10 @@ use crate::http::pages;
 use crate::http::respond::{self, Answer};
 use crate::http::route::Step;
 use crate::ingest::hosted;
-use crate::node::Node;
+use crate::node::{Node, Visit};
 use crate::repos::Shown;
 use axum::body::Body;
-use body::{BadBody, Encoding, Inbound};
+use body::{BadBody, Drain, Encoding, Inbound};
 use grasp_core::RepoId;
 use grasp_core::nip34::Announcement;
 use grasp_git::{Protocol, Service};
@@ -30,8 +30,12 @@ use hyper::body::Incoming;
 use hyper::{HeaderMap, Request, StatusCode};
 use slots::{Payer, Slots};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use traffic::Traffic;
+
+/// Clients listen only once they have said everything; this much is heard before a refusal.
+const UNREAD: Drain = Drain { bytes: 1 << 20, time: Duration::from_secs(5) };
 
 /// Who gets in, and what moved through.
 #[derive(Debug)]
@@ -76,14 +80,16 @@ pub struct Guest {
     pub ip: IpKey,
     /// Ends the connection, for a client that does not even take our answer.
     pub hang_up: CancellationToken,
+    /// Its place among those of its address, if the connection itself has none.
+    pub visit: Option<Arc<Visit>>,
 }
 
 impl Guest {
     pub async fn answer(self, step: Step, request: Request<Incoming>) -> Answer {
         let shown = match self.look().await {
             Ok(Some(shown)) => shown,
-            Ok(None) => return not_hosted(),
-            Err(answer) => return answer,
+            Ok(None) => return unread(request, not_hosted()).await,
+            Err(answer) => return unread(request, answer).await,
         };
         let protocol = protocol(request.headers());
         match step {
@@ -99,17 +105,17 @@ impl Guest {
         shown: Arc<Shown>,
         request: Request<Incoming>,
     ) -> Answer {
-        let (parts, body) = request.into_parts();
-        let Some(encoding) = Encoding::of(&parts.headers) else {
+        let Some(encoding) = Encoding::of(request.headers()) else {
             let why = "this server reads plain and gzip bodies; send the request as one of them";
-            return respond::line(StatusCode::UNSUPPORTED_MEDIA_TYPE, why);
+            let refusal = respond::line(StatusCode::UNSUPPORTED_MEDIA_TYPE, why);
+            return unread(request, refusal).await;
         };
         let bytes_max = match service {
             Service::UploadPack => self.node.turnstile.limits.request_bytes_max as u64,
             // Its commands and its pack are measured by those who read them.
             Service::ReceivePack => u64::MAX,
         };
-        let body = Inbound::new(Body::new(body), encoding, bytes_max);
+        let body = Inbound::new(Body::new(request.into_body()), encoding, bytes_max);
         match service {
             Service::UploadPack => upload::serve(self, protocol, &shown, body).await,
             Service::ReceivePack => push::serve(self, body).await,
@@ -178,6 +184,14 @@ impl Guest {
     }
 }
 
+/// The answer to a request whose body nobody will look at.
+pub async fn unread(request: Request<Incoming>, answer: Answer) -> Answer {
+    let mut body = Inbound::new(Body::new(request.into_body()), Encoding::Identity, u64::MAX);
+    // However it ends, this is the answer.
+    let _ = body.drain(UNREAD).await;
+    answer
+}
+
 fn protocol(headers: &HeaderMap) -> Protocol {
     let header = headers.get("git-protocol").and_then(|value| value.to_str().ok());
     Protocol::from_header(header)
@@ -191,7 +205,7 @@ fn not_hosted() -> Answer {
 fn unreadable(bad: &BadBody) -> Answer {
     let status = match bad {
         BadBody::Gone | BadBody::Gzip(_) => StatusCode::BAD_REQUEST,
-        BadBody::Slow(_) => StatusCode::REQUEST_TIMEOUT,
+        BadBody::Slow(_) | BadBody::Late { .. } => StatusCode::REQUEST_TIMEOUT,
         BadBody::Long { .. } => StatusCode::PAYLOAD_TOO_LARGE,
     };
     respond::line(status, &bad.to_string())

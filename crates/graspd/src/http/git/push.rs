@@ -2,11 +2,11 @@
 //! pack goes into quarantine as it arrives. Once the writer has it the push runs to its end, whether
 //! or not somebody still listens; before that, a client that leaves takes everything along.
 
-use super::body::{BadBody, Inbound};
+use super::body::{BadBody, Drain, Inbound};
 use super::outbound::{Outbound, outbound};
 use super::pace::Pace;
 use super::slots::Slot;
-use super::{Guest, unreadable};
+use super::{Guest, UNREAD, unreadable};
 use crate::http::respond::{self, Answer};
 use crate::ingest::Outcome;
 use crate::landing::{self, Allowed, Permit};
@@ -20,13 +20,17 @@ use std::convert::Infallible;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+/// For the whole list of commands.
+const HEAD_SECS_MAX: u64 = 60;
 /// How long a client may prepare its pack after it has said what it wants.
 const PACK_WAIT: Duration = Duration::from_secs(5 * 60);
+/// The same, where the pack will not be looked at.
+const NO_PACK_WAIT: Duration = Duration::from_secs(40);
 /// What is let in of a push that is refused already, so that its client hears why.
-const DRAIN_BYTES_MAX: u64 = 256 << 20;
+const REFUSED: Drain = Drain { bytes: 256 << 20, time: Duration::from_secs(60) };
 /// Clients give up after 15 s of silence.
 const MENTION_EVERY: Duration = Duration::from_secs(5);
 const WORKING: &str = "checking and storing what you sent";
@@ -36,12 +40,15 @@ pub(super) async fn serve(guest: Guest, mut body: Inbound) -> Answer {
     let head = match head(&guest, &mut body).await {
         Ok(head) => head,
         Err(Unread::Body(bad)) => return unreadable(&bad),
-        Err(Unread::Push(why)) => return drained(&mut body, report::refused_unread(&why)).await,
+        Err(Unread::Push(why)) => {
+            return drained(&mut body, || report::refused_unread(&why)).await;
+        }
     };
     if head.commands.is_empty() {
         return result(Bytes::new());
     }
     if guest.node.closing.is_cancelled() {
+        let _ = body.drain(UNREAD).await;
         return respond::busy("the server is stopping");
     }
     let permit = landing::permit(&guest.node, &guest.repo, &head.commands, guest.ip).await;
@@ -50,12 +57,14 @@ pub(super) async fn serve(guest: Guest, mut body: Inbound) -> Answer {
         Permit::Allowed(_) => Authorization::Allowed,
         Permit::Refused { .. } => Authorization::Refused,
     });
-    let (answer, is_fine) = match permit {
+    let is_fine = matches!(permit, Permit::Unchanged);
+    let answer = match permit {
         Permit::Allowed(allowed) => return begin(guest, head, body, allowed, started).await,
-        Permit::Unchanged => (report::accepted(&head), true),
-        Permit::Refused { reason, advice } => (report::refused(&head, &reason, &advice), false),
+        Permit::Unchanged => drained(&mut body, || report::accepted(&head)).await,
+        Permit::Refused { reason, advice } => {
+            drained(&mut body, || report::refused(&head, &reason, &advice)).await
+        }
     };
-    let answer = drained(&mut body, answer).await;
     count(&guest, is_fine, started, body.wire_bytes());
     answer
 }
@@ -64,14 +73,14 @@ fn result(body: impl Into<axum::body::Body>) -> Answer {
     respond::git(advertise::result_type(Service::ReceivePack), body)
 }
 
-/// Clients listen only once they have said everything.
-async fn drained(body: &mut Inbound, answer: Bytes) -> Answer {
-    let begun = body.expect_more(PACK_WAIT).await;
+/// Clients listen only once they have said everything; the answer is made when they do.
+async fn drained(body: &mut Inbound, answer: impl FnOnce() -> Bytes) -> Answer {
+    let begun = body.expect_more(NO_PACK_WAIT).await;
     let drained = match begun {
-        Ok(_) => body.drain(DRAIN_BYTES_MAX).await,
+        Ok(_) => body.drain(REFUSED).await,
         Err(bad) => Err(bad),
     };
-    drained.map_or_else(|bad| unreadable(&bad), |_| result(answer))
+    drained.map_or_else(|bad| unreadable(&bad), |_| result(answer()))
 }
 
 enum Unread {
@@ -80,6 +89,12 @@ enum Unread {
 }
 
 async fn head(guest: &Guest, body: &mut Inbound) -> Result<PushHead, Unread> {
+    let late = |_| Unread::Body(BadBody::Late { secs: HEAD_SECS_MAX });
+    let reading = read_head(guest, body);
+    timeout(Duration::from_secs(HEAD_SECS_MAX), reading).await.map_err(late)?
+}
+
+async fn read_head(guest: &Guest, body: &mut Inbound) -> Result<PushHead, Unread> {
     let commands_max = guest.node.turnstile.limits.refs_max;
     let mut reader = HeadReader::new(HeadLimits { commands_max, ..HeadLimits::default() });
     while let Some(piece) = body.piece().await.map_err(Unread::Body)? {
@@ -108,7 +123,7 @@ async fn begin(
         Ok(slot) => slot,
         Err(busy) => {
             // Whether or not all of it could be let in, this is the answer.
-            let _ = body.drain(DRAIN_BYTES_MAX).await;
+            let _ = body.drain(REFUSED).await;
             return respond::busy(&busy.to_string());
         }
     };
@@ -147,14 +162,16 @@ impl Push {
         let answer = match taken {
             Ok((quarantine, received)) => {
                 let delivery = self.deliver(quarantine, received, allowed);
-                Some(beside(mention.as_mut(), delivery).await)
+                let outcome = beside(mention.as_mut(), delivery).await;
+                drop(slot);
+                Some(outcome)
             }
             Err(stop) => {
-                drop(allowed);
+                // Others need not wait for what is not looked at.
+                drop((allowed, slot));
                 self.stopped(stop, &mut body).await
             }
         };
-        drop(slot);
         let is_done = matches!(answer, Some(Outcome::Done));
         if let Some(outcome) = answer {
             // Who does not take the answer has it from the refs.
@@ -210,7 +227,7 @@ impl Push {
                 return None;
             }
             Stop::Body(bad) => {
-                body.drain(DRAIN_BYTES_MAX).await.ok()?;
+                body.drain(REFUSED).await.ok()?;
                 return Some(refused("the request is damaged", bad));
             }
             Stop::Receive(error) => error,
@@ -221,7 +238,7 @@ impl Push {
         } else {
             tracing::warn!(%repo, %error, "a pack could not be stored");
         }
-        body.drain(DRAIN_BYTES_MAX).await.ok()?;
+        body.drain(REFUSED).await.ok()?;
         let reason = match error.is_refusal() {
             true => "the pack was refused",
             false => "the pack could not be stored",

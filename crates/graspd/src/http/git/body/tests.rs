@@ -15,6 +15,10 @@ fn sent(text: &[u8], step: usize) -> Body {
     Body::from_stream(futures_util::stream::iter(pieces.into_iter().map(Ok::<_, Infallible>)))
 }
 
+fn up_to(bytes: u64) -> Drain {
+    Drain { bytes, time: Duration::from_secs(60) }
+}
+
 async fn all(mut body: Inbound) -> Result<Vec<u8>, BadBody> {
     let mut text = Vec::new();
     while let Some(piece) = body.piece().await? {
@@ -108,11 +112,19 @@ async fn who_says_nothing_is_not_waited_for() {
 #[tokio::test]
 async fn the_rest_of_a_refused_request_is_let_in_up_to_a_point() {
     let mut body = Inbound::new(sent(&[b'x'; 1_000], 100), Encoding::Identity, 10);
-    assert_eq!(body.drain(1_000).await, Ok(true));
+    assert_eq!(body.drain(up_to(1_000)).await, Ok(true));
     assert!(body.ended().is_cancelled());
     let mut body = Inbound::new(sent(&[b'x'; 1_000], 100), Encoding::Gzip, 10);
-    assert_eq!(body.drain(500).await, Ok(false));
+    assert_eq!(body.drain(up_to(500)).await, Ok(false));
     assert!(body.wire_bytes() <= 600);
+}
+
+#[tokio::test]
+async fn the_rest_of_a_refused_request_is_not_waited_for_without_end() {
+    let silent = Body::from_stream(futures_util::stream::pending::<io::Result<Bytes>>());
+    let mut body = Inbound::new(silent, Encoding::Identity, 100);
+    let briefly = Drain { bytes: 100, time: Duration::from_millis(1) };
+    assert_eq!(body.drain(briefly).await, Ok(false));
 }
 
 #[test]
