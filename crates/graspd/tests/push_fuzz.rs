@@ -115,10 +115,10 @@ impl Siege {
     fn next_refs(&self) -> Refs {
         let (now, before) = (self.chain[self.at].to_hex(), self.chain[self.at - 1].to_hex());
         let mut refs = Refs::from([(MAIN.to_owned(), now.clone())]);
-        if self.at % 2 == 0 {
+        if self.at.is_multiple_of(2) {
             refs.insert("refs/heads/side".to_owned(), before);
         }
-        if self.at % 3 > 0 {
+        if !self.at.is_multiple_of(3) {
             refs.insert(format!("refs/tags/v{}", self.at % 3), now);
         }
         refs
