@@ -143,7 +143,7 @@ fn lines(random: &mut Random, lines: &mut Vec<Line>, oids: &[String]) {
             2 if !lines.is_empty() => lines[at].0 = id(random, oids),
             3 if !lines.is_empty() => lines[at].1 = id(random, oids),
             4 if !lines.is_empty() => lines[at].2 = (*random.pick(&NAMES)).to_owned(),
-            5 if !lines.is_empty() => lines[at].2.push_str(random.pick(&TAILS)),
+            5 if !lines.is_empty() => lines[at].2.push_str(TAILS[random.index(TAILS.len())]),
             6 => lines.reverse(),
             7 => lines.clear(),
             _ => {
