@@ -3,6 +3,7 @@
 
 use super::affected::{Affected, Arriving, Intent};
 use super::copies;
+use super::plan::view_key;
 use super::uploads::{self, Upload};
 use super::views::{Hosting, hosted, scene, state_by_id};
 use super::writer::Desk;
@@ -11,7 +12,7 @@ use grasp_core::nip34::State;
 use grasp_core::push::{Command, Decision, Grant, Target, authorise};
 use grasp_core::{EventId, Oid, RefName, RepoId};
 use grasp_git::{ObjectKind, Objects, Quarantine};
-use grasp_store::{StoreError, Transaction};
+use grasp_store::{Shelf, StoreError, Transaction};
 use std::collections::BTreeSet;
 
 /// Objects in quarantine, and what they were brought for.
@@ -119,7 +120,7 @@ impl Desk<'_> {
         intent.packs.push(Arriving::new(&it.repo, it.quarantine.name()));
         let others = it.others.iter().map(|(repo, other)| Arriving::new(repo, other.name()));
         intent.packs.extend(others);
-        let key = self.begin(&intent, &|_| Ok(()))?;
+        let key = self.begin(&intent, &|txn| follows(txn, &intent, grant))?;
         // Only now: what the journal does not know goes with the one who brought it.
         it.quarantine.keep();
         it.others.iter_mut().for_each(|(_, other)| other.keep());
@@ -221,6 +222,14 @@ impl Desk<'_> {
             tracing::error!(repo = %to, %error, "a copy that failed is asked for at the next start");
         }
     }
+}
+
+/// From here on refs may move. Should the state be taken back before it is served, they say whose
+/// they were.
+fn follows(txn: &mut dyn Transaction, intent: &Intent, grant: &Grant) -> Result<(), StoreError> {
+    let Some(state) = grant.state else { return Ok(()) };
+    let mut repos = intent.packs.iter().filter_map(Arriving::repo);
+    repos.try_for_each(|repo| txn.put_note(Shelf::Views, &view_key(&repo), state.as_bytes()))
 }
 
 /// Is something still missing of what the push was allowed for?

@@ -231,8 +231,12 @@ impl Planner<'_> {
 
     fn followed_is_gone(&self, repo: &RepoId) -> Result<bool, PlanError> {
         let Some(followed) = followed(self.store, repo)? else { return Ok(false) };
-        Ok(!self.store.contains(Space::Served, &followed)?
-            && !self.store.contains(Space::History, &followed)?)
+        for space in [Space::Served, Space::History, Space::Held] {
+            if self.store.contains(space, &followed)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Nobody with a say has signed anything that is left. If what the view followed was taken

@@ -223,7 +223,11 @@ impl Project {
         let specs =
             ["heads", "tags"].map(|kind| format!("+refs/stage/{number}/{kind}/*:refs/{kind}/*"));
         let url = self.owners[to].clone_url(&line.address);
-        let ran = self.tree.push_with(&url, &[&specs[0], &specs[1]], &["--prune"]).await;
+        let mut ran = self.tree.push_with(&url, &[&specs[0], &specs[1]], &["--prune"]).await;
+        if self.joined > 1 && ran.says("the ref has moved since you fetched") {
+            // What another owner has was just copied here: whoever looked before looks again.
+            ran = self.tree.push_with(&url, &[&specs[0], &specs[1]], &["--prune"]).await;
+        }
         line.pushed(&ran)?;
         self.cut -= 1;
         self.unfinished = false;
