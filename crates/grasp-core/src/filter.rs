@@ -6,6 +6,7 @@ use crate::event::Event;
 use crate::id::{EventId, PubKey};
 use crate::{Kind, Timestamp};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -62,6 +63,35 @@ impl Filter {
             + len(self.authors.as_ref().map(Vec::len), size_of::<PubKey>())
             + len(self.kinds.as_ref().map(Vec::len), size_of::<Kind>())
             + text
+    }
+}
+
+/// As it is sent to another relay: only the fields that say something.
+impl Serialize for Filter {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        if let Some(ids) = &self.ids {
+            map.serialize_entry("ids", ids)?;
+        }
+        if let Some(authors) = &self.authors {
+            map.serialize_entry("authors", authors)?;
+        }
+        if let Some(kinds) = &self.kinds {
+            map.serialize_entry("kinds", kinds)?;
+        }
+        for (letter, values) in &self.tags {
+            map.serialize_entry(&format!("#{}", char::from(*letter)), values)?;
+        }
+        if let Some(since) = &self.since {
+            map.serialize_entry("since", since)?;
+        }
+        if let Some(until) = &self.until {
+            map.serialize_entry("until", until)?;
+        }
+        if let Some(limit) = &self.limit {
+            map.serialize_entry("limit", limit)?;
+        }
+        map.end()
     }
 }
 
@@ -137,6 +167,15 @@ mod tests {
         assert_eq!(filter.kinds, Some(vec![Kind(1), Kind(3)]));
         assert_eq!(filter.tags[&b'e'], ["a", "b"]);
         assert_eq!(filter.limit, Some(0));
+    }
+
+    #[test]
+    fn what_is_written_reads_back_the_same() {
+        let text =
+            r##"{"ids":[],"kinds":[1],"#A":["x"],"#a":["y"],"since":1,"until":2,"limit":0}"##;
+        let filter = parse(text).unwrap();
+        assert_eq!(serde_json::to_string(&filter).unwrap(), text);
+        assert_eq!(serde_json::to_string(&Filter::default()).unwrap(), "{}");
     }
 
     #[test]

@@ -1,0 +1,18 @@
+//! What to ask of which relay, and when. The engine hears what happened, says what to do and when
+//! it wants to be woken; it touches no socket, no disk and no clock, and the same inputs always
+//! give the same actions. Invariant: new subscriptions come from `wanted - pending - confirmed`.
+#![warn(clippy::indexing_slicing, clippy::expect_used, clippy::iter_over_hash_type)]
+
+mod engine;
+mod health;
+pub mod reception;
+mod record;
+mod settings;
+pub mod vocabulary;
+
+pub use engine::Engine;
+pub use health::Health;
+pub use reception::{Intake, Patience, Reception, Report};
+pub use record::{Account, Learned, Record};
+pub use settings::Settings;
+pub use vocabulary::*;

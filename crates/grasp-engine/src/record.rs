@@ -1,0 +1,40 @@
+//! What outlives a restart, for each relay: a dead relay stays dead, a limit once learnt is not
+//! learnt again by annoying somebody, and what was confirmed is not fetched again.
+
+use grasp_core::Time;
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Record {
+    pub health: crate::Health,
+    /// Until then nothing confirmed was missed.
+    pub last_alive: Option<Time>,
+    /// Whatever was wanted of this relay and has a serial up to this was confirmed then.
+    pub confirmed_through: u64,
+    pub daily_at: Option<Time>,
+    pub learned: Learned,
+    pub account: Account,
+}
+
+/// Limits a relay showed by refusing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Learned {
+    pub filters_per_request_max: Option<u32>,
+    pub subscriptions_max: Option<u32>,
+    pub live_bytes_max: Option<u64>,
+}
+
+/// How reliable a peer has been (S-30).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Account {
+    pub attempts: u64,
+    pub failures: u64,
+    /// Since when we have known it.
+    pub known_since: Time,
+    pub connected_ms: u64,
+    /// While we were running and wanted it: what `connected_ms` is a part of.
+    pub wanted_ms: u64,
+}

@@ -1,0 +1,283 @@
+//! The two closed lists: all that can happen to the engine, and all it may do to others.
+
+use grasp_core::{EventId, Filter, RelayUrl, RepoId, Time, Timestamp};
+use std::sync::Arc;
+
+/// A subscription on one relay; never used twice by one engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sub(pub u64);
+
+/// How much of a repository we follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// It waits for git data: only its states are asked for.
+    StateOnly,
+    /// It is served.
+    Full,
+}
+
+/// Something happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// An announcement was accepted or is held. Replaces what was known of this repository.
+    /// `serial` is its number in the store; numbers only grow.
+    Announced {
+        repo: RepoId,
+        relays: Vec<RelayUrl>,
+        level: Level,
+        serial: u64,
+    },
+    /// The repository is neither served nor held any more.
+    Withdrawn(RepoId),
+    /// A patch, pull request, update or issue was accepted.
+    Root {
+        id: EventId,
+        repos: Vec<RepoId>,
+        serial: u64,
+    },
+    /// What an earlier run knew of this relay. Comes before `Replayed`.
+    Recalled {
+        relay: RelayUrl,
+        record: Box<crate::Record>,
+    },
+    /// The feed has told all of the past: plan now, without waiting for the window.
+    Replayed,
+    Connected {
+        relay: RelayUrl,
+        peer: Peer,
+    },
+    /// The link is gone, or never came to be. Every subscription on it is gone too.
+    Lost {
+        relay: RelayUrl,
+        why: Loss,
+    },
+    /// A subscription that stays (`Listen`) has told what is stored: EOSE.
+    Listening {
+        relay: RelayUrl,
+        sub: Sub,
+        page: Page,
+    },
+    /// A subscription is over. Every event it brought has been judged.
+    Ended {
+        relay: RelayUrl,
+        sub: Sub,
+        end: End,
+    },
+    Notice {
+        relay: RelayUrl,
+        text: String,
+    },
+    /// The answer to `Authenticate`.
+    Authenticated {
+        relay: RelayUrl,
+        ok: bool,
+    },
+}
+
+/// What a relay says about itself (NIP-11); all of it may be missing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Peer {
+    pub subscriptions_max: Option<u32>,
+    pub message_bytes_max: Option<u32>,
+    pub limit_default: Option<u32>,
+    /// It says that it is a GRASP server.
+    pub grasp: bool,
+}
+
+/// Why a link is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Loss {
+    /// It ended, or could not be made: network, name, TLS, handshake. Short, for people.
+    Failed(String),
+    /// It was not there in time and gave its place to others; counts as a failure.
+    TooSlow,
+    /// This address may never be dialled.
+    Forbidden(String),
+    /// It is this very server under another name.
+    Ourselves,
+    /// It sent forgeries, or events nobody asked for, beyond all patience.
+    Misbehaved(String),
+    /// No place for one more link to the same address; nobody's fault.
+    Crowded,
+    /// We hung up, as the engine asked.
+    HungUp,
+}
+
+/// How a subscription ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// EOSE, and everything before it was received. The link has sent CLOSE.
+    Complete(Page),
+    /// The relay refused or ended it.
+    Closed(String),
+    /// No progress in time; the link has sent CLOSE.
+    Silent,
+    /// More came than one question may bring; the link has sent CLOSE.
+    Flood(Page),
+    /// Both sides are compared. `need` is what they have and we neither have nor refused.
+    Reconciled { need: Vec<EventId> },
+    /// The relay does not speak NIP-77.
+    NoNegentropy,
+    /// It does, but this attempt failed.
+    NegentropyFailed(String),
+}
+
+/// What one request brought: one tally for each of its filters.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Page {
+    pub tallies: Vec<Tally>,
+    /// NIP-67: the relay says whether older events match.
+    pub hint: Option<Hint>,
+    /// Of the ids that were asked for by name: those that did not come.
+    pub missing: Vec<EventId>,
+    pub bytes: u64,
+}
+
+/// What came for one filter, whatever became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    pub received: u32,
+    pub oldest: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hint {
+    /// Nothing older matches.
+    Finish,
+    More,
+}
+
+/// Do this.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    Connect(RelayUrl),
+    /// Ends the link, or the attempt. No `Lost` needs to follow.
+    Hangup(RelayUrl),
+    /// Opens a subscription that stays.
+    Listen {
+        relay: RelayUrl,
+        sub: Sub,
+        filters: Arc<[Filter]>,
+    },
+    /// Asks once: up to EOSE, then the link sends CLOSE.
+    Request {
+        relay: RelayUrl,
+        sub: Sub,
+        filters: Arc<[Filter]>,
+        errand: Errand,
+    },
+    /// Compares what both sides have for one filter (NIP-77).
+    Reconcile {
+        relay: RelayUrl,
+        sub: Sub,
+        filter: Filter,
+        errand: Errand,
+    },
+    /// CLOSE. Nothing is reported about this subscription any more.
+    Close {
+        relay: RelayUrl,
+        sub: Sub,
+    },
+    /// Answer the relay's challenge (NIP-42) as the relay's own key.
+    Authenticate(RelayUrl),
+    /// Its record changed; see `Engine::record`.
+    Remember(RelayUrl),
+    /// Its record is of no use any more.
+    Forget(RelayUrl),
+    Tell(News),
+}
+
+/// For what history is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Errand {
+    pub purpose: Purpose,
+    /// Since when all of this was heard live. What was created later and comes only now is a gap.
+    pub live_since: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Purpose {
+    Backfill,
+    Daily,
+}
+
+/// For operators; the shell chooses words and level.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum News {
+    Connected {
+        relay: RelayUrl,
+    },
+    Failed {
+        relay: RelayUrl,
+        why: String,
+        failures: u32,
+        next_try: Time,
+    },
+    Dead {
+        relay: RelayUrl,
+        next_try: Time,
+    },
+    Recovered {
+        relay: RelayUrl,
+    },
+    /// More events in one second than the relay gives out at once; some of them may be missing.
+    SecondTooFull {
+        relay: RelayUrl,
+        second: Timestamp,
+    },
+    NoNegentropy {
+        relay: RelayUrl,
+    },
+    Cooling {
+        relay: RelayUrl,
+        until: Time,
+    },
+    Paused {
+        relay: RelayUrl,
+        why: String,
+        until: Time,
+    },
+    /// Not everything fits into live subscriptions; so many groups are asked for in turn.
+    Rotating {
+        relay: RelayUrl,
+        groups: usize,
+    },
+    /// No more relays can be followed.
+    TooManyRelays {
+        relay: RelayUrl,
+    },
+}
+
+impl Action {
+    pub fn relay(&self) -> &RelayUrl {
+        match self {
+            Self::Connect(relay)
+            | Self::Hangup(relay)
+            | Self::Authenticate(relay)
+            | Self::Remember(relay)
+            | Self::Forget(relay)
+            | Self::Listen { relay, .. }
+            | Self::Request { relay, .. }
+            | Self::Reconcile { relay, .. }
+            | Self::Close { relay, .. } => relay,
+            Self::Tell(news) => news.relay(),
+        }
+    }
+}
+
+impl News {
+    pub fn relay(&self) -> &RelayUrl {
+        match self {
+            Self::Connected { relay }
+            | Self::Failed { relay, .. }
+            | Self::Dead { relay, .. }
+            | Self::Recovered { relay }
+            | Self::SecondTooFull { relay, .. }
+            | Self::NoNegentropy { relay }
+            | Self::Cooling { relay, .. }
+            | Self::Paused { relay, .. }
+            | Self::Rotating { relay, .. }
+            | Self::TooManyRelays { relay } => relay,
+        }
+    }
+}
