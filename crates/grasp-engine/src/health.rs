@@ -6,31 +6,16 @@ use crate::Settings;
 use grasp_core::Time;
 use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Health {
+    #[default]
     Healthy,
     /// Failed so often in a row, first then; not before `next_try`.
-    Degraded {
-        failures: u32,
-        first: Time,
-        next_try: Time,
-    },
+    Degraded { failures: u32, first: Time, next_try: Time },
     /// Failed for so long that it is tried once a day.
-    Dead {
-        failures: u32,
-        first: Time,
-        next_try: Time,
-    },
+    Dead { failures: u32, first: Time, next_try: Time },
     /// Not to be dialled before then: forbidden, ourselves, or a liar.
-    Banned {
-        until: Time,
-    },
-}
-
-impl Default for Health {
-    fn default() -> Self {
-        Self::Healthy
-    }
+    Banned { until: Time },
 }
 
 impl Health {

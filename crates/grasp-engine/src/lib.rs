@@ -3,16 +3,31 @@
 //! give the same actions. Invariant: new subscriptions come from `wanted - pending - confirmed`.
 #![warn(clippy::indexing_slicing, clippy::expect_used, clippy::iter_over_hash_type)]
 
+mod answers;
+mod dial;
 mod engine;
+mod groups;
 mod health;
+mod history;
+mod live;
+mod pace;
+mod pages;
 pub mod reception;
 mod record;
+mod refusal;
+mod relay;
 mod settings;
+mod timers;
+mod turns;
+mod view;
 pub mod vocabulary;
+mod wanted;
 
 pub use engine::Engine;
 pub use health::Health;
 pub use reception::{Intake, Patience, Reception, Report};
 pub use record::{Account, Learned, Record};
+pub use refusal::Refusal;
 pub use settings::Settings;
+pub use view::{RelayView, Totals, Wait};
 pub use vocabulary::*;

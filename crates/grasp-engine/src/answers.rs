@@ -1,0 +1,231 @@
+//! What follows from the end of a subscription: each refusal has its own answer (S-23), and none
+//! of them touches anybody but the relay that gave it.
+
+use crate::history::{Question, Work};
+use crate::refusal::Refusal;
+use crate::relay::{Around, Auth, Relay};
+use crate::timers::Concern;
+use crate::vocabulary::{Action, End, News, Sub};
+
+impl Relay {
+    /// A question is over.
+    pub(crate) fn question_ended(&mut self, work: Work, end: End, around: &mut Around<'_>) {
+        let compares = matches!(work.question, Question::Compare(_));
+        match end {
+            End::Complete(page) => self.handle_page(work, &page, around),
+            End::Reconciled { need } => self.handle_difference(&work, need, around),
+            // It goes on from the oldest that came, which is as good as a page's end.
+            End::Flood(page) => {
+                let moved = page.tallies.iter().any(|tally| tally.received > 0);
+                match moved && !compares {
+                    true => self.handle_page(work, &crate::Page { hint: None, ..page }, around),
+                    false => self.handle_failure(&work, around),
+                }
+            }
+            End::NoNegentropy => {
+                self.no_negentropy(around);
+                self.handle_no_comparison(work, around);
+            }
+            // Silence is how some relays say that they do not know a message.
+            End::Silent if compares => {
+                self.no_negentropy(around);
+                self.handle_no_comparison(work, around);
+            }
+            End::NegentropyFailed(text) => match Refusal::of(&text) {
+                Refusal::TooManyAtOnce => self.shrink(work, around),
+                Refusal::RateLimit => {
+                    self.ask_again(work);
+                    self.slow_down(around);
+                }
+                Refusal::AuthRequired => self.authenticate(Some(work), around),
+                _ => {
+                    self.negentropy_failed(around.now);
+                    self.handle_no_comparison(work, around);
+                }
+            },
+            End::Silent => self.handle_failure(&work, around),
+            End::Closed(text) => self.question_refused(work, &text, around),
+        }
+    }
+
+    fn question_refused(&mut self, work: Work, text: &str, around: &mut Around<'_>) {
+        match Refusal::of(text) {
+            Refusal::AuthRequired => self.authenticate(Some(work), around),
+            Refusal::FilterCount if self.takes_fewer_filters(&work, around) => {
+                self.ask_in_smaller_parts(work, around);
+            }
+            Refusal::FilterCount | Refusal::Policy | Refusal::InvalidFilter => {
+                self.handle_failure(&work, around);
+                self.pause(text, around);
+            }
+            Refusal::TooManyAtOnce => self.shrink(work, around),
+            Refusal::RateLimit => {
+                self.ask_again(work);
+                self.slow_down(around);
+            }
+            Refusal::RetainedBytes | Refusal::Unknown => self.handle_failure(&work, around),
+        }
+    }
+
+    /// A live subscription is over.
+    pub(crate) fn live_ended(&mut self, sub: Sub, end: &End, around: &mut Around<'_>) {
+        let Some(live) = self.lose_live(sub, around.now) else { return };
+        let text = match end {
+            End::Closed(text) => text.as_str(),
+            _ => "",
+        };
+        match Refusal::of(text) {
+            Refusal::AuthRequired => self.authenticate(None, around),
+            Refusal::FilterCount if self.fewer_filters(live.parts.len(), around) => {
+                self.hear_all(around);
+            }
+            Refusal::FilterCount | Refusal::Policy | Refusal::InvalidFilter => {
+                self.pause(text, around);
+            }
+            Refusal::TooManyAtOnce => self.learn_subscriptions(),
+            Refusal::RetainedBytes => self.learn_live_bytes(),
+            Refusal::RateLimit => self.slow_down(around),
+            // Once it is repaired, after a while; then it is asked for in turn.
+            Refusal::Unknown => {
+                for heard in &live.parts {
+                    if let Some(group) = self.group_mut(heard.part.group) {
+                        group.given_up |= group.repaired;
+                        group.repaired = true;
+                    }
+                }
+                let later = around.now.plus(around.settings.cooldown);
+                around.timers.at_latest(self.alarm(Concern::Ask), later);
+            }
+        }
+        self.schedule_rotation(around);
+    }
+
+    /// The relay takes fewer filters than we sent; true if that can be mended.
+    fn takes_fewer_filters(&mut self, work: &Work, around: &Around<'_>) -> bool {
+        let sent = match &work.question {
+            Question::Pages(asks) => asks.len(),
+            Question::Compare(_) | Question::Ids(_) | Question::Owed(_) => 1,
+        };
+        self.fewer_filters(sent, around)
+    }
+
+    fn fewer_filters(&mut self, sent: usize, around: &Around<'_>) -> bool {
+        let now = self.filters_max(around.settings);
+        // Refused in the old size, while smaller ones are already on their way.
+        if sent > now {
+            return true;
+        }
+        if sent <= 1 {
+            return false;
+        }
+        self.learned.filters_per_request_max = Some(match now {
+            6.. => 5,
+            3..=5 => 2,
+            _ => 1,
+        });
+        true
+    }
+
+    /// It allows fewer subscriptions than it said, or than we assumed.
+    fn shrink(&mut self, work: Work, around: &mut Around<'_>) {
+        self.learn_subscriptions();
+        self.ask_again(work);
+        let nothing_open =
+            self.session().is_none_or(|it| it.live.is_empty() && it.asked.is_empty());
+        if nothing_open {
+            self.slow_down(around);
+        }
+    }
+
+    fn learn_subscriptions(&mut self) {
+        let Some(session) = self.session() else { return };
+        let open = session.live.len() + session.asked.len();
+        let open = u32::try_from(open).unwrap_or(u32::MAX).max(2);
+        let known = self.learned.subscriptions_max.unwrap_or(u32::MAX);
+        self.learned.subscriptions_max = Some(open.min(known));
+    }
+
+    fn learn_live_bytes(&mut self) {
+        let Some(session) = self.session() else { return };
+        let open: usize = session.live.values().map(|live| live.bytes).sum();
+        self.learned.live_bytes_max = Some(u64::try_from(open).unwrap_or(u64::MAX));
+    }
+
+    /// Answered once with who we are; a second time we are not wanted.
+    fn authenticate(&mut self, work: Option<Work>, around: &mut Around<'_>) {
+        let relay = self.url.clone();
+        let allowed = around.settings.authenticate;
+        let Some(session) = self.session_mut() else { return };
+        match session.auth {
+            Auth::Untried if allowed => {
+                session.auth = Auth::Asked;
+                session.after_auth.extend(work);
+                around.act(Action::Authenticate(relay));
+            }
+            Auth::Asked => session.after_auth.extend(work),
+            Auth::Untried | Auth::Done => {
+                if let Some(work) = work {
+                    self.handle_failure(&work, around);
+                }
+                self.pause("it wants us to log in", around);
+            }
+        }
+    }
+
+    /// This relay, and nobody else, is left alone for a while, and asked more gently afterwards.
+    pub(crate) fn slow_down(&mut self, around: &mut Around<'_>) {
+        if !self.brake.cool(around.now, around.settings) {
+            return;
+        }
+        let until = self.brake.cooling_until;
+        if let Some(session) = self.session_mut() {
+            session.pace.slow_down(until);
+        }
+        self.no_negentropy_for_now(around);
+        around.timers.at_latest(self.alarm(Concern::Ask), until);
+        around.act(Action::Tell(News::Cooling { relay: self.url.clone(), until }));
+        around.act(Action::Remember(self.url.clone()));
+    }
+
+    fn no_negentropy_for_now(&mut self, around: &mut Around<'_>) {
+        let Some(session) = self.session_mut() else { return };
+        session.negentropy = crate::relay::Negentropy::No;
+        self.comparisons_become_pages(around);
+    }
+
+    /// It does not want what we ask for: nothing is asked for a day; the link stays.
+    pub(crate) fn pause(&mut self, why: &str, around: &mut Around<'_>) {
+        if self.brake.paused_until > around.now {
+            return;
+        }
+        let until = around.now.plus(around.settings.pause);
+        self.brake.paused_until = until;
+        around.timers.set(self.alarm(Concern::Ask), until);
+        let (relay, why) = (self.url.clone(), why.to_owned());
+        around.act(Action::Tell(News::Paused { relay: relay.clone(), why, until }));
+        around.act(Action::Remember(relay));
+    }
+
+    /// A NOTICE said that NIP-77 is not spoken: whatever is being compared is read instead.
+    pub(crate) fn comparisons_denied(&mut self, around: &mut Around<'_>) {
+        let Some(session) = self.session() else { return };
+        let compares = |work: &Work| matches!(work.question, Question::Compare(_));
+        let open: Vec<Sub> = session
+            .asked
+            .iter()
+            .filter(|(_, asked)| compares(&asked.work))
+            .map(|(sub, _)| *sub)
+            .collect();
+        if open.is_empty() {
+            return;
+        }
+        self.no_negentropy(around);
+        let relay = self.url.clone();
+        for sub in open {
+            around.act(Action::Close { relay: relay.clone(), sub });
+            if let Some(work) = self.end_asked(sub) {
+                self.handle_no_comparison(work, around);
+            }
+        }
+    }
+}

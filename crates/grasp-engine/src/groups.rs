@@ -1,0 +1,250 @@
+//! What is asked of one relay, in groups of up to a hundred values that live and are confirmed
+//! together. New wants form new groups, so an open subscription never changes because something
+//! was added (S-9); packing them anew is a decision of its own (S-10).
+
+use crate::vocabulary::{Level, Purpose};
+use crate::wanted::Wanted;
+use grasp_core::{Filter, Kind, Time, Timestamp};
+use std::collections::HashSet;
+
+/// In the order in which they are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Layer {
+    /// Layer 1: every announcement the relay has.
+    Announcements,
+    /// Layer 1: every state the relay has.
+    States,
+    /// Repositories that wait for git data: announcements and states of their names.
+    Waiting,
+    /// Layer 2: what refers to our repositories.
+    Repos,
+    /// Layer 3: what refers to our roots.
+    Roots,
+}
+
+impl Layer {
+    /// How many filters ask for a group's past.
+    pub(crate) fn parts(self) -> u8 {
+        match self {
+            Self::Announcements | Self::States | Self::Waiting => 1,
+            Self::Repos => 4,
+            Self::Roots => 3,
+        }
+    }
+
+    /// How many of them, from the last, are also heard live. The rest is in layer 1.
+    pub(crate) fn live_parts(self) -> u8 {
+        match self {
+            Self::Announcements | Self::States => 1,
+            Self::Waiting => 0,
+            Self::Repos | Self::Roots => 3,
+        }
+    }
+
+    pub(crate) fn live(self) -> impl Iterator<Item = u8> {
+        (self.parts() - self.live_parts())..self.parts()
+    }
+
+    fn live_mask(self) -> u8 {
+        self.live().fold(0, |mask, part| mask | 1 << part)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Wanted, and not asked for yet.
+    Missing,
+    /// A batch asks for it.
+    Pending,
+    Confirmed,
+}
+
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) layer: Layer,
+    pub(crate) members: Vec<u32>,
+    pub(crate) stage: Stage,
+    /// Everything about it may be long known: compare before asking (S-18).
+    pub(crate) reconcile: bool,
+    pub(crate) purpose: Purpose,
+    /// Which of its filters have a live subscription, one bit each, and which of these are
+    /// answered.
+    pub(crate) listening: u8,
+    pub(crate) heard: u8,
+    /// Since when all of them are.
+    pub(crate) live_since: Option<Timestamp>,
+    /// A catch-up after an absence is under way.
+    pub(crate) catching_up: bool,
+    /// Up to then nothing was missed; not kept up to date while it is heard live.
+    pub(crate) covered: Time,
+    /// A live subscription for it was ended once already by the relay, without a reason.
+    pub(crate) repaired: bool,
+    /// It was ended a second time: not heard live in this session any more.
+    pub(crate) given_up: bool,
+}
+
+/// One filter of one group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Part {
+    pub(crate) group: u32,
+    pub(crate) part: u8,
+}
+
+impl Group {
+    pub(crate) fn new(layer: Layer, members: Vec<u32>) -> Self {
+        Self {
+            layer,
+            members,
+            stage: Stage::Missing,
+            reconcile: false,
+            purpose: Purpose::Backfill,
+            listening: 0,
+            heard: 0,
+            live_since: None,
+            catching_up: false,
+            covered: Time(0),
+            repaired: false,
+            given_up: false,
+        }
+    }
+
+    pub(crate) fn is_heard(&self) -> bool {
+        self.heard == self.layer.live_mask()
+    }
+
+    /// Every live filter has its subscription, answered or not.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.listening == self.layer.live_mask()
+    }
+
+    /// Nothing about it is being missed right now.
+    pub(crate) fn is_current(&self) -> bool {
+        self.is_heard() && !self.catching_up
+    }
+
+    pub(crate) fn filter(&self, part: u8, wanted: &Wanted) -> Filter {
+        let mut filter = Filter::default();
+        let letter = match (self.layer, part) {
+            (Layer::Announcements, _) => {
+                filter.kinds = Some(vec![Kind::ANNOUNCEMENT]);
+                return filter;
+            }
+            (Layer::States, _) => {
+                filter.kinds = Some(vec![Kind::STATE]);
+                return filter;
+            }
+            (Layer::Waiting, _) | (Layer::Repos, 0) => {
+                filter.kinds = Some(vec![Kind::ANNOUNCEMENT, Kind::STATE]);
+                b'd'
+            }
+            (Layer::Repos, 1) => b'a',
+            (Layer::Repos, 2) => b'A',
+            (Layer::Roots, 0) => b'e',
+            (Layer::Roots, 1) => b'E',
+            (Layer::Repos | Layer::Roots, _) => b'q',
+        };
+        let value = |number: &u32| match (self.layer, letter) {
+            (Layer::Roots, _) => wanted.root(*number).map(|root| root.id.to_hex()),
+            (_, b'd') => wanted.repo(*number).map(|repo| repo.id.identifier.to_string()),
+            _ => wanted.repo(*number).map(|repo| repo.id.coordinate().to_string()),
+        };
+        let mut values: Vec<String> = self.members.iter().filter_map(value).collect();
+        values.sort_unstable();
+        values.dedup();
+        filter.tags.insert(letter, values);
+        filter
+    }
+
+    /// Roughly what one of its filters takes on the wire.
+    pub(crate) fn filter_bytes(&self, wanted: &Wanted) -> usize {
+        let each = |number: &u32| member_bytes(self.layer, *number, wanted);
+        64 + self.members.iter().map(each).sum::<usize>()
+    }
+}
+
+fn member_bytes(layer: Layer, number: u32, wanted: &Wanted) -> usize {
+    match layer {
+        Layer::Roots => 67,
+        // Escapes may double what an identifier takes.
+        _ => 75 + 2 * wanted.repo(number).map_or(0, |repo| repo.id.identifier.as_str().len()),
+    }
+}
+
+/// What has been put into groups, so that nothing is asked for twice.
+#[derive(Debug, Default)]
+pub(crate) struct Members {
+    waiting: HashSet<u32>,
+    repos: HashSet<u32>,
+    roots: HashSet<u32>,
+}
+
+impl Members {
+    pub(crate) fn insert(&mut self, layer: Layer, number: u32) -> bool {
+        match layer {
+            Layer::Waiting => self.waiting.insert(number),
+            Layer::Repos => self.repos.insert(number),
+            Layer::Roots => self.roots.insert(number),
+            Layer::Announcements | Layer::States => false,
+        }
+    }
+}
+
+/// Something new to be wanted of a relay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Item {
+    pub(crate) layer: Layer,
+    pub(crate) number: u32,
+}
+
+impl Item {
+    pub(crate) fn repo(number: u32, level: Level) -> Self {
+        let layer = match level {
+            Level::StateOnly => Layer::Waiting,
+            Level::Full => Layer::Repos,
+        };
+        Self { layer, number }
+    }
+
+    pub(crate) fn root(number: u32) -> Self {
+        Self { layer: Layer::Roots, number }
+    }
+
+    /// Since when it has been wanted of this relay, as a number of the store: a root cannot be
+    /// older there than the announcement that lists the relay.
+    pub(crate) fn serial_on(self, relay: u32, wanted: &Wanted) -> u64 {
+        match self.layer {
+            Layer::Roots => wanted.root_serial_on(self.number, relay),
+            _ => wanted.repo(self.number).map_or(0, |repo| repo.serial),
+        }
+    }
+}
+
+/// How large a group may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) values_max: usize,
+    pub(crate) filter_bytes_max: usize,
+}
+
+/// Cuts items into groups, layer by layer, in the order given.
+pub(crate) fn grouped(items: &[Item], wanted: &Wanted, size: Size) -> Vec<Group> {
+    let mut groups = Vec::new();
+    for layer in [Layer::Waiting, Layer::Repos, Layer::Roots] {
+        let mut members = Vec::new();
+        let mut bytes = 64;
+        for item in items.iter().filter(|item| item.layer == layer) {
+            let more = member_bytes(layer, item.number, wanted);
+            let full = members.len() == size.values_max || bytes + more > size.filter_bytes_max;
+            if full && !members.is_empty() {
+                groups.push(Group::new(layer, std::mem::take(&mut members)));
+                bytes = 64;
+            }
+            members.push(item.number);
+            bytes += more;
+        }
+        if !members.is_empty() {
+            groups.push(Group::new(layer, members));
+        }
+    }
+    groups
+}

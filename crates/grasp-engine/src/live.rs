@@ -1,0 +1,318 @@
+//! What is heard as it happens. Live subscriptions open before history (S-17), are not paced, and
+//! stay as they are when something is added (S-9). When they have become many small ones they are
+//! packed anew (S-10); what does not fit into what the relay allows is asked for in turn (S-11).
+
+use crate::groups::{Group, Item, Layer, Part, Stage, grouped};
+use crate::history::{Ask, Haste};
+use crate::pages::{Next, Paging};
+use crate::relay::{Around, Relay, Session};
+use crate::timers::Concern;
+use crate::vocabulary::{Action, News, Page, Sub};
+use grasp_core::{Filter, Time, Timestamp};
+use std::collections::BTreeMap;
+
+/// One subscription that stays.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) parts: Vec<Heard>,
+    pub(crate) bytes: usize,
+    /// EOSE has come.
+    pub(crate) open: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Heard {
+    pub(crate) part: Part,
+    /// What happened since then is asked for with it, because we were away.
+    since: Option<Timestamp>,
+}
+
+impl Session {
+    /// How many subscriptions the relay allows at once, and how many of them may stay (S-11).
+    pub(crate) fn room(&self, relay_max: u32) -> Room {
+        let reserve = (relay_max / 8).min(2);
+        Room { all: relay_max, live: relay_max.saturating_sub(reserve + 1) }
+    }
+
+    fn live_bytes(&self) -> usize {
+        self.live.values().map(|live| live.bytes).sum()
+    }
+
+    fn live_filters(&self) -> usize {
+        self.live.values().map(|live| live.parts.len()).sum()
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    pub(crate) all: u32,
+    pub(crate) live: u32,
+}
+
+impl Relay {
+    pub(crate) fn room(&self, around: &Around<'_>) -> Room {
+        let told = self.session().and_then(|session| session.peer.subscriptions_max);
+        let told = told.unwrap_or(around.settings.subscriptions_default);
+        let max = self.learned.subscriptions_max.map_or(told, |learned| learned.min(told)).max(1);
+        self.session().map_or(Room { all: max, live: 0 }, |session| session.room(max))
+    }
+
+    /// Opens live subscriptions for all groups that have none, as far as they fit.
+    pub(crate) fn hear_all(&mut self, around: &mut Around<'_>) {
+        let deaf = |group: &Group| !group.is_listening() && !group.given_up;
+        let groups: Vec<u32> =
+            (0..).zip(&self.groups).filter(|(_, group)| deaf(group)).map(|(n, _)| n).collect();
+        self.hear(&groups, around);
+    }
+
+    /// New groups: heard at once, unless packing everything anew would save a fifth.
+    pub(crate) fn hear_new(&mut self, groups: &[u32], around: &mut Around<'_>) {
+        if self.should_repack(groups, around) {
+            if let Some(session) = self.session_mut() {
+                session.repack_wanted = true;
+            }
+            self.repack_if_wanted(around);
+        } else {
+            self.hear(groups, around);
+        }
+    }
+
+    fn hear(&mut self, groups: &[u32], around: &mut Around<'_>) {
+        if self.session().is_none() || self.brake.all_until() > around.now {
+            return;
+        }
+        let (filters_max, bytes_max) =
+            (self.filters_max(around.settings), self.request_bytes_max(around.settings));
+        let mut parts: Vec<Heard> = Vec::new();
+        let mut bytes = 0;
+        let mut layer_one = false;
+        for number in groups {
+            let Some(group) = self.group(*number) else { continue };
+            let (first, each) = (group.layer <= Layer::States, group.filter_bytes(around.wanted));
+            let since = self.resumes_at(group, around);
+            let listening = group.listening;
+            for part in group.layer.live().filter(|part| listening & 1 << part == 0) {
+                let full = parts.len() == filters_max || bytes + each > bytes_max;
+                if (full || first != layer_one) && !parts.is_empty() {
+                    self.listen(std::mem::take(&mut parts), bytes, around);
+                    bytes = 0;
+                }
+                layer_one = first;
+                parts.push(Heard { part: Part { group: *number, part }, since });
+                bytes += each;
+            }
+        }
+        if !parts.is_empty() {
+            self.listen(parts, bytes, around);
+        }
+        self.schedule_rotation(around);
+    }
+
+    /// What was confirmed is heard from the moment it was last current, and a little before.
+    fn resumes_at(&self, group: &Group, around: &Around<'_>) -> Option<Timestamp> {
+        let resumes = group.stage == Stage::Confirmed;
+        resumes.then(|| before(group.covered, around.settings.resume_within))
+    }
+
+    fn listen(&mut self, parts: Vec<Heard>, bytes: usize, around: &mut Around<'_>) {
+        let room = self.room(around);
+        let bytes_max = self.learned.live_bytes_max;
+        let Some(session) = self.session() else { return };
+        let open = u32::try_from(session.live.len()).unwrap_or(u32::MAX);
+        let asked = u32::try_from(session.asked.len()).unwrap_or(u32::MAX);
+        let total = u64::try_from(session.live_bytes() + bytes).unwrap_or(u64::MAX);
+        let fits = open < room.live
+            && open.saturating_add(asked) < room.all
+            && bytes_max.is_none_or(|max| total <= max);
+        if !fits {
+            return;
+        }
+        let sub = around.sub();
+        let filter = |heard: &Heard| -> Option<Filter> {
+            let mut filter = self.group(heard.part.group)?.filter(heard.part.part, around.wanted);
+            filter.since = heard.since;
+            filter.limit = if heard.since.is_none() { Some(0) } else { None };
+            Some(filter)
+        };
+        let filters: Vec<Filter> = parts.iter().filter_map(filter).collect();
+        for heard in &parts {
+            if let Some(group) = self.group_mut(heard.part.group) {
+                group.listening |= 1 << heard.part.part;
+            }
+        }
+        let relay = self.url.clone();
+        if let Some(session) = self.session_mut() {
+            session.live.insert(sub, Live { parts, bytes, open: false });
+        }
+        around.act(Action::Listen { relay, sub, filters: filters.into() });
+    }
+
+    /// EOSE of a live subscription: what it covers is heard from now on.
+    pub(crate) fn handle_listening(&mut self, sub: Sub, page: &Page, around: &mut Around<'_>) {
+        let Some(session) = self.session_mut() else { return };
+        let Some(live) = session.live.get_mut(&sub).filter(|live| !live.open) else { return };
+        live.open = true;
+        let parts = live.parts.clone();
+        let mut behind = Vec::new();
+        for (at, heard) in parts.iter().enumerate() {
+            let Some(group) = self.group_mut(heard.part.group) else { continue };
+            group.heard |= 1 << heard.part.part;
+            if group.is_heard() {
+                group.live_since = Some(around.now.timestamp());
+            }
+            let Some(since) = heard.since else { continue };
+            let tally = page.tallies.get(at).copied().unwrap_or_default();
+            let next = Paging::default().next(&tally, page.hint);
+            if let Next::Page(paging) | Next::StepOver(paging, _) = next {
+                group.catching_up = true;
+                behind.push(Ask { part: heard.part, paging, since: Some(since) });
+            }
+        }
+        if !behind.is_empty() {
+            self.catch_up(behind, Haste::Now, around);
+        }
+    }
+
+    /// The relay ended a live subscription: what it covered is not heard any more.
+    pub(crate) fn lose_live(&mut self, sub: Sub, now: Time) -> Option<Live> {
+        let live = self.session_mut()?.live.remove(&sub)?;
+        for heard in &live.parts {
+            if let Some(group) = self.group_mut(heard.part.group) {
+                if group.is_current() && group.stage == Stage::Confirmed {
+                    group.covered = now;
+                }
+                group.listening &= !(1 << heard.part.part);
+                if live.open {
+                    group.heard &= !(1 << heard.part.part);
+                    group.live_since = None;
+                }
+            }
+        }
+        Some(live)
+    }
+
+    fn should_repack(&self, new: &[u32], around: &Around<'_>) -> bool {
+        let Some(session) = self.session() else { return false };
+        if session.repack_wanted {
+            return true;
+        }
+        let parts =
+            |group: &Group| if group.given_up { 0 } else { usize::from(group.layer.live_parts()) };
+        let added: usize = new.iter().filter_map(|n| self.group(*n)).map(parts).sum();
+        let filters = session.live_filters() + added;
+        let requests = added.div_ceil(self.filters_max(around.settings));
+        let full = session.live.len() + requests > self.room(around).live as usize;
+        if added == 0 || (filters <= around.settings.filters_before_repack && !full) {
+            return false;
+        }
+        self.packed_filters(around) * 5 <= self.groups.iter().map(parts).sum::<usize>() * 4
+    }
+
+    /// How many live filters there would be if every group were full.
+    fn packed_filters(&self, around: &Around<'_>) -> usize {
+        let mut members: BTreeMap<Layer, usize> = BTreeMap::new();
+        for group in &self.groups {
+            *members.entry(group.layer).or_default() += group.members.len().max(1);
+        }
+        let filters = |(layer, members): (&Layer, &usize)| {
+            let values_max = around.settings.values_per_filter_max.max(1);
+            members.div_ceil(values_max) * usize::from(layer.live_parts())
+        };
+        members.iter().map(filters).sum()
+    }
+
+    /// Packs everything confirmed into full groups (S-10). Waits, as data, until nothing is
+    /// pending; layer 1 stays open, and what happens meanwhile is asked for from 15 minutes back.
+    pub(crate) fn repack_if_wanted(&mut self, around: &mut Around<'_>) {
+        let braked = self.brake.history_until() > around.now;
+        let Some(session) = self.session() else { return };
+        let waits = !session.batches.is_empty() && !braked;
+        if !session.repack_wanted || !session.asked.is_empty() || waits {
+            return;
+        }
+        self.give_up_batches();
+        let Some(session) = self.session_mut() else { return };
+        session.repack_wanted = false;
+        let first_layer = |live: &Live| live.parts.iter().all(|heard| heard.part.group < 2);
+        let subs: Vec<Sub> = session
+            .live
+            .iter()
+            .filter(|(_, live)| !first_layer(live))
+            .map(|(sub, _)| *sub)
+            .collect();
+        let relay = self.url.clone();
+        for sub in subs {
+            self.lose_live(sub, around.now);
+            around.act(Action::Close { relay: relay.clone(), sub });
+        }
+        self.pack(around);
+        self.hear_all(around);
+    }
+
+    fn pack(&mut self, around: &Around<'_>) {
+        let rest = self.groups.split_off(2.min(self.groups.len()));
+        let covered = rest
+            .iter()
+            .filter(|group| group.stage == Stage::Confirmed)
+            .map(|group| group.covered)
+            .min();
+        let (confirmed, missing): (Vec<Group>, Vec<Group>) =
+            rest.into_iter().partition(|group| group.stage == Stage::Confirmed);
+        let number = self.number;
+        let wanted = around.wanted;
+        let items: Vec<Item> = confirmed
+            .iter()
+            .flat_map(|group| {
+                group.members.iter().map(|number| Item { layer: group.layer, number: *number })
+            })
+            .filter(|item| match item.layer {
+                Layer::Roots => wanted.wants_root_on(item.number, number),
+                _ => self.repos.contains(&item.number),
+            })
+            .collect();
+        for mut group in grouped(&items, wanted, self.size(around.settings)) {
+            group.stage = Stage::Confirmed;
+            group.covered = covered.unwrap_or(around.now);
+            self.groups.push(group);
+        }
+        self.groups.extend(missing);
+        self.members = crate::groups::Members::default();
+        for group in &self.groups {
+            for number in &group.members {
+                self.members.insert(group.layer, *number);
+            }
+        }
+        self.requeue_missing();
+    }
+
+    /// Groups that are confirmed and not heard, so that somebody has to ask.
+    pub(crate) fn uncovered(&self) -> impl Iterator<Item = u32> {
+        let uncovered = |group: &Group| group.stage == Stage::Confirmed && !group.is_current();
+        (0..).zip(&self.groups).filter(move |(_, group)| uncovered(group)).map(|(n, _)| n)
+    }
+
+    pub(crate) fn schedule_rotation(&mut self, around: &mut Around<'_>) {
+        let alarm = self.alarm(Concern::Rotate);
+        if self.session().is_none() || around.timers.is_set(alarm) {
+            return;
+        }
+        let deaf = self.groups.iter().filter(|group| !group.is_listening());
+        let deaf = deaf.count();
+        if deaf == 0 && self.uncovered().next().is_none() {
+            return;
+        }
+        around.timers.set(alarm, around.now.plus(around.settings.rotation_every));
+        let relay = self.url.clone();
+        if let Some(session) = self.session_mut()
+            && deaf > 0
+            && !session.told_rotating
+        {
+            session.told_rotating = true;
+            around.act(Action::Tell(News::Rotating { relay, groups: deaf }));
+        }
+    }
+}
+
+pub(crate) fn before(time: Time, by: std::time::Duration) -> Timestamp {
+    Timestamp(time.timestamp().0.saturating_sub(by.as_secs()))
+}

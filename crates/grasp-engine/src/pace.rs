@@ -1,0 +1,77 @@
+//! How fast one relay is asked for history (S-21): a burst, then so many per second. A relay that
+//! objected is asked more slowly for the rest of the session.
+
+use grasp_core::Time;
+use std::time::Duration;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Pace {
+    every_ms: u64,
+    burst: u64,
+    /// When the bucket would be full, had it been left alone.
+    full_at_ms: u64,
+}
+
+/// After the first objection, and after many.
+const OBJECTED_MS: u64 = 600;
+const OBJECTED_MS_MAX: u64 = 10_000;
+
+impl Pace {
+    pub(crate) fn new(per_second: u32, burst: u32, now: Time) -> Self {
+        let every_ms = 1_000 / u64::from(per_second.clamp(1, 1_000));
+        Self { every_ms, burst: u64::from(burst.max(1)), full_at_ms: now.0 }
+    }
+
+    /// Takes one start, or says when one will be there.
+    pub(crate) fn take(&mut self, now: Time) -> Result<(), Time> {
+        let free_at = self.free_at();
+        if free_at > now {
+            return Err(free_at);
+        }
+        self.full_at_ms = self.full_at_ms.max(now.0) + self.every_ms;
+        Ok(())
+    }
+
+    fn free_at(&self) -> Time {
+        Time((self.full_at_ms + self.every_ms).saturating_sub(self.burst * self.every_ms))
+    }
+
+    /// The relay said that this was too fast. No burst any more, and a longer gap.
+    pub(crate) fn slow_down(&mut self, now: Time) {
+        let slower = if self.burst == 1 { self.every_ms * 2 } else { OBJECTED_MS };
+        let slower = Duration::from_millis(slower.max(self.every_ms).min(OBJECTED_MS_MAX));
+        self.every_ms = u64::try_from(slower.as_millis()).unwrap_or(OBJECTED_MS_MAX);
+        self.burst = 1;
+        self.full_at_ms = now.0 + self.every_ms;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s21_a_burst_and_then_one_start_a_second() {
+        let mut pace = Pace::new(1, 30, Time(5_000));
+        let free = (0..100).filter(|_| pace.take(Time(5_000)).is_ok()).count();
+        assert_eq!(free, 30);
+        assert_eq!(pace.take(Time(5_000)), Err(Time(6_000)));
+        assert_eq!(pace.take(Time(6_000)), Ok(()));
+        assert_eq!(pace.take(Time(6_999)), Err(Time(7_000)));
+        let later = Time(1_000_000);
+        assert_eq!((0..100).filter(|_| pace.take(later).is_ok()).count(), 30);
+    }
+
+    #[test]
+    fn s23_a_relay_that_objected_is_asked_more_slowly() {
+        let mut pace = Pace::new(20, 30, Time(0));
+        pace.slow_down(Time(10_000));
+        assert_eq!(pace.take(Time(10_000)), Err(Time(10_600)));
+        assert_eq!(pace.take(Time(10_600)), Ok(()));
+        assert_eq!(pace.take(Time(10_700)), Err(Time(11_200)));
+        for _ in 0..10 {
+            pace.slow_down(Time(20_000));
+        }
+        assert_eq!(pace.take(Time(20_000)), Err(Time(30_000)));
+    }
+}

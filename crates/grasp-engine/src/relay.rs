@@ -1,0 +1,499 @@
+//! One other relay: how it is, what is wanted of it, and, while it is linked, what is open there.
+
+use crate::groups::{Group, Item, Layer, Members, Size, Stage, grouped};
+use crate::history::{Asked, Batch, Work};
+use crate::live::Live;
+use crate::pace::Pace;
+use crate::record::{Account, Learned, Record};
+use crate::timers::{Alarm, Concern, Timers};
+use crate::vocabulary::{Action, Peer, Purpose, Sub};
+use crate::wanted::Wanted;
+use crate::{Health, Settings};
+use grasp_core::{EventId, RelayUrl, Time};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(crate) struct Relay {
+    pub(crate) number: u32,
+    pub(crate) url: RelayUrl,
+    pub(crate) bootstrap: bool,
+    /// It turned out to be this very server.
+    pub(crate) ourselves: bool,
+    /// Repositories whose current announcement lists it; so many of them are served.
+    pub(crate) repos: BTreeSet<u32>,
+    pub(crate) served: usize,
+    pub(crate) link: Link,
+    pub(crate) health: Health,
+    /// Not to be dialled before then, though nothing is wrong with it.
+    pub(crate) not_before: Time,
+    pub(crate) account: Account,
+    pub(crate) learned: Learned,
+    pub(crate) brake: Brake,
+    pub(crate) groups: Vec<Group>,
+    pub(crate) members: Members,
+    /// Wanted since the last plan.
+    pub(crate) staged: Vec<Item>,
+    /// Groups in stage `Missing`, in the order they will be asked for.
+    pub(crate) missing: VecDeque<u32>,
+    /// What did not come although the relay said it had it, with the number of attempts.
+    pub(crate) owed: VecDeque<(EventId, u32)>,
+    pub(crate) owed_wait: Duration,
+    /// Up to then nothing confirmed was missed; `None`: everything is to be asked for anew.
+    pub(crate) last_alive: Option<Time>,
+    /// From an earlier run: what was confirmed then.
+    pub(crate) confirmed_through: u64,
+    pub(crate) daily_at: Option<Time>,
+    /// It gave its place to others then.
+    pub(crate) made_way: Option<Time>,
+    /// Where it stands in the queue of relays to be dialled.
+    pub(crate) dial_place: Option<DialPlace>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Link {
+    Down,
+    /// Patient: it still keeps its place among the dials.
+    Dialling {
+        patient: bool,
+    },
+    Up(Box<Session>),
+}
+
+/// Everything that ends with the connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) since: Time,
+    pub(crate) peer: Peer,
+    pub(crate) live: BTreeMap<Sub, Live>,
+    pub(crate) asked: BTreeMap<Sub, Asked>,
+    pub(crate) batches: BTreeMap<u64, Batch>,
+    pub(crate) next_batch: u64,
+    /// Pages and ids still to be asked for by batches that have begun.
+    pub(crate) pages: VecDeque<Work>,
+    /// Comparisons still to be made by batches that have begun.
+    pub(crate) comparisons: VecDeque<Work>,
+    /// What is not heard live and asked for in turn; goes last.
+    pub(crate) rounds: VecDeque<Work>,
+    /// Does the relay give out as much at a time as it says?
+    pub(crate) limit: Limit,
+    pub(crate) negentropy: Negentropy,
+    pub(crate) pace: Pace,
+    pub(crate) auth: Auth,
+    /// To be asked again once we are known.
+    pub(crate) after_auth: Vec<Work>,
+    /// Live filters are to be packed anew as soon as nothing is pending.
+    pub(crate) repack_wanted: bool,
+    pub(crate) told_rotating: bool,
+    /// What the current turn has brought.
+    pub(crate) turn_events: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Negentropy {
+    Yes,
+    /// Not in this session.
+    No,
+    /// It failed so often; not before then.
+    NotBefore(Time, u32),
+}
+
+/// What a relay says about its page size is believed once a page showed it to be true.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limit {
+    Unproved,
+    Proved,
+    Refuted,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Auth {
+    Untried,
+    Asked,
+    Done,
+}
+
+/// Why nothing is asked for a while (S-23). Each has its own clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Brake {
+    /// It asked us to slow down.
+    pub(crate) cooling_until: Time,
+    cooldowns: u32,
+    /// It does not want us.
+    pub(crate) paused_until: Time,
+    /// Questions went unanswered.
+    pub(crate) unanswered_until: Time,
+    unanswered: u32,
+}
+
+impl Brake {
+    /// Until when nothing at all is asked.
+    pub(crate) fn all_until(&self) -> Time {
+        self.cooling_until.max(self.paused_until)
+    }
+
+    pub(crate) fn history_until(&self) -> Time {
+        self.all_until().max(self.unanswered_until)
+    }
+
+    /// Notices inside a cooldown do not extend it. Returns whether one began.
+    pub(crate) fn cool(&mut self, now: Time, settings: &Settings) -> bool {
+        if now < self.cooling_until {
+            return false;
+        }
+        if now.since(self.cooling_until) >= settings.cooldown_forgotten_after {
+            self.cooldowns = 0;
+        }
+        let wait = doubled(settings.cooldown, self.cooldowns, settings.cooldown_max);
+        self.cooldowns += 1;
+        self.cooling_until = now.plus(wait);
+        true
+    }
+
+    pub(crate) fn unanswered(&mut self, now: Time, settings: &Settings) {
+        if now < self.unanswered_until {
+            return;
+        }
+        let wait = doubled(settings.cooldown, self.unanswered, settings.cooldown_max);
+        self.unanswered += 1;
+        self.unanswered_until = now.plus(wait);
+    }
+
+    pub(crate) fn answered(&mut self) {
+        self.unanswered = 0;
+    }
+}
+
+fn doubled(base: Duration, times: u32, max: Duration) -> Duration {
+    base.saturating_mul(1 << times.min(16)).min(max)
+}
+
+/// Who is dialled first: who was well before, the operator's own, who has most for us; then those
+/// that made way, longest ago first; then those only held announcements name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DialPlace {
+    pub(crate) rank: DialRank,
+    made_way: Time,
+    repos: std::cmp::Reverse<usize>,
+    pub(crate) relay: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum DialRank {
+    WasWell,
+    Bootstrap,
+    Wanted,
+    MadeWay,
+    HeldOnly,
+}
+
+/// What a relay's decisions may touch besides the relay itself.
+pub(crate) struct Around<'a> {
+    pub(crate) wanted: &'a Wanted,
+    pub(crate) settings: &'a Settings,
+    pub(crate) actions: &'a mut VecDeque<Action>,
+    pub(crate) timers: &'a mut Timers,
+    pub(crate) next_sub: &'a mut u64,
+    pub(crate) now: Time,
+}
+
+impl Around<'_> {
+    pub(crate) fn sub(&mut self) -> Sub {
+        *self.next_sub += 1;
+        Sub(*self.next_sub)
+    }
+
+    pub(crate) fn act(&mut self, action: Action) {
+        self.actions.push_back(action);
+    }
+}
+
+impl Relay {
+    pub(crate) fn new(number: u32, url: RelayUrl, now: Time) -> Self {
+        Self {
+            number,
+            url,
+            bootstrap: false,
+            ourselves: false,
+            repos: BTreeSet::new(),
+            served: 0,
+            link: Link::Down,
+            health: Health::Healthy,
+            not_before: Time(0),
+            account: Account { known_since: now, ..Account::default() },
+            learned: Learned::default(),
+            brake: Brake::default(),
+            groups: Vec::new(),
+            members: Members::default(),
+            staged: Vec::new(),
+            missing: VecDeque::new(),
+            owed: VecDeque::new(),
+            owed_wait: Duration::ZERO,
+            last_alive: None,
+            confirmed_through: 0,
+            daily_at: None,
+            made_way: None,
+            dial_place: None,
+        }
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        (self.bootstrap || !self.repos.is_empty()) && !self.ourselves
+    }
+
+    pub(crate) fn is_held_only(&self) -> bool {
+        self.served == 0 && !self.bootstrap
+    }
+
+    pub(crate) fn session(&self) -> Option<&Session> {
+        match &self.link {
+            Link::Up(session) => Some(session),
+            Link::Down | Link::Dialling { .. } => None,
+        }
+    }
+
+    pub(crate) fn session_mut(&mut self) -> Option<&mut Session> {
+        match &mut self.link {
+            Link::Up(session) => Some(session),
+            Link::Down | Link::Dialling { .. } => None,
+        }
+    }
+
+    pub(crate) fn group(&self, number: u32) -> Option<&Group> {
+        self.groups.get(number as usize)
+    }
+
+    pub(crate) fn group_mut(&mut self, number: u32) -> Option<&mut Group> {
+        self.groups.get_mut(number as usize)
+    }
+
+    pub(crate) fn place(&self) -> DialPlace {
+        let rank = match () {
+            () if self.is_held_only() => DialRank::HeldOnly,
+            () if self.made_way.is_some() => DialRank::MadeWay,
+            () if self.last_alive.is_some() && self.health == Health::Healthy => DialRank::WasWell,
+            () if self.bootstrap => DialRank::Bootstrap,
+            () => DialRank::Wanted,
+        };
+        let repos = std::cmp::Reverse(self.repos.len());
+        let made_way = self.made_way.unwrap_or(Time(0));
+        DialPlace { rank, made_way, repos, relay: self.number }
+    }
+
+    pub(crate) fn alarm(&self, concern: Concern) -> Alarm {
+        Alarm::Relay(self.number, concern)
+    }
+
+    pub(crate) fn size(&self, settings: &Settings) -> Size {
+        let request = self.request_bytes_max(settings);
+        Size {
+            values_max: settings.values_per_filter_max,
+            filter_bytes_max: (request / 2).min(32 << 10),
+        }
+    }
+
+    pub(crate) fn request_bytes_max(&self, settings: &Settings) -> usize {
+        let told = self.session().and_then(|session| session.peer.message_bytes_max);
+        let told = told.map_or(usize::MAX, |bytes| bytes as usize / 10 * 9);
+        settings.request_bytes_max.min(told).max(1_024)
+    }
+
+    pub(crate) fn filters_max(&self, settings: &Settings) -> usize {
+        let learned = self.learned.filters_per_request_max.map_or(usize::MAX, |max| max as usize);
+        settings.filters_per_request_max.min(learned).max(1)
+    }
+
+    /// Everything wanted of it, put into groups anew. What has a serial up to `confirmed_through`
+    /// was confirmed in an earlier run, and nothing of it was missed up to `covered`.
+    pub(crate) fn rebuild(
+        &mut self,
+        confirmed: Option<(u64, Time)>,
+        wanted: &Wanted,
+        settings: &Settings,
+    ) {
+        self.members = Members::default();
+        self.staged = Vec::new();
+        let items = self.items(wanted);
+        let (through, covered) = confirmed.unwrap_or((0, Time(0)));
+        let number = self.number;
+        let is_confirmed =
+            |item: &Item| confirmed.is_some() && item.serial_on(number, wanted) <= through;
+        let (known, new): (Vec<Item>, Vec<Item>) = items.into_iter().partition(is_confirmed);
+        let size = self.size(settings);
+        let mut old = first_layer();
+        old.extend(grouped(&known, wanted, size));
+        for group in &mut old {
+            group.reconcile = true;
+            if confirmed.is_some() {
+                group.stage = Stage::Confirmed;
+                group.covered = covered;
+            }
+        }
+        let mut new = grouped(&new, wanted, size);
+        new.iter_mut().for_each(|group| group.reconcile = true);
+        old.append(&mut new);
+        self.groups = old;
+        self.requeue_missing();
+    }
+
+    pub(crate) fn requeue_missing(&mut self) {
+        let missing = (0..).zip(&self.groups).filter(|(_, group)| group.stage == Stage::Missing);
+        self.missing = missing.map(|(number, _)| number).collect();
+    }
+
+    /// All that is wanted of it right now, each once, repositories first.
+    fn items(&mut self, wanted: &Wanted) -> Vec<Item> {
+        let mut items = Vec::new();
+        for number in &self.repos {
+            let Some(repo) = wanted.repo(*number) else { continue };
+            let Some(level) = repo.level else { continue };
+            let item = Item::repo(*number, level);
+            if self.members.insert(item.layer, item.number) {
+                items.push(item);
+            }
+            if item.layer == Layer::Repos {
+                let roots = repo.roots.iter().map(|root| Item::root(*root));
+                items.extend(roots.filter(|item| self.members.insert(item.layer, item.number)));
+            }
+        }
+        items
+    }
+
+    /// New groups of what was staged; nothing if a rebuild will find it anyway.
+    pub(crate) fn group_staged(&mut self, wanted: &Wanted, settings: &Settings) -> Vec<u32> {
+        let staged = std::mem::take(&mut self.staged);
+        if self.groups.is_empty() {
+            return Vec::new();
+        }
+        let members = &mut self.members;
+        let new: Vec<Item> =
+            staged.into_iter().filter(|item| members.insert(item.layer, item.number)).collect();
+        let size = self.size(settings);
+        let first = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
+        self.groups.extend(grouped(&new, wanted, size));
+        let numbers: Vec<u32> =
+            (first..u32::try_from(self.groups.len()).unwrap_or(u32::MAX)).collect();
+        self.missing.extend(&numbers);
+        numbers
+    }
+
+    /// The time up to which nothing confirmed was missed.
+    pub(crate) fn alive_at(&self, now: Time) -> Option<Time> {
+        if self.session().is_none() {
+            return self.last_alive;
+        }
+        let layer_one = self.groups.iter().filter(|group| group.layer <= Layer::States);
+        if layer_one.clone().count() < 2 || layer_one.clone().any(|it| it.stage != Stage::Confirmed)
+        {
+            return None;
+        }
+        let confirmed = self.groups.iter().filter(|group| group.stage == Stage::Confirmed);
+        confirmed.map(|group| if group.is_current() { now } else { group.covered }).min()
+    }
+
+    /// Every wanted item with a serial up to this is confirmed.
+    fn confirmed_through(&self, wanted: &Wanted) -> u64 {
+        if self.groups.is_empty() {
+            return self.confirmed_through;
+        }
+        let unconfirmed = self.groups.iter().filter(|group| group.stage != Stage::Confirmed);
+        let items = unconfirmed.flat_map(|group| {
+            group.members.iter().map(|number| Item { layer: group.layer, number: *number })
+        });
+        let all = items.chain(self.staged.iter().copied());
+        let lowest = all.map(|item| item.serial_on(self.number, wanted)).min();
+        lowest.map_or(u64::MAX, |serial| serial.saturating_sub(1))
+    }
+
+    pub(crate) fn record(&self, wanted: &Wanted, last_serial: u64, now: Time) -> Record {
+        let mut account = self.account;
+        if let Some(session) = self.session() {
+            account.connected_ms += millis(now.since(session.since));
+        }
+        Record {
+            health: self.health,
+            last_alive: self.alive_at(now),
+            confirmed_through: self.confirmed_through(wanted).min(last_serial),
+            daily_at: self.daily_at,
+            paused_until: Some(self.brake.paused_until).filter(|until| *until > now),
+            cooling_until: Some(self.brake.cooling_until).filter(|until| *until > now),
+            learned: self.learned,
+            account,
+        }
+    }
+
+    /// The link is gone: pending goes back to missing, and what was heard was heard until now.
+    pub(crate) fn end_session(&mut self, now: Time) -> Option<Box<Session>> {
+        self.last_alive = self.alive_at(now);
+        let Link::Up(session) = std::mem::replace(&mut self.link, Link::Down) else { return None };
+        self.account.connected_ms += millis(now.since(session.since));
+        self.owed.extend(session.owed());
+        for group in &mut self.groups {
+            if group.stage == Stage::Confirmed && group.is_current() {
+                group.covered = now;
+            }
+            if group.stage == Stage::Pending {
+                group.stage = Stage::Missing;
+            }
+            group.heard = 0;
+            group.listening = 0;
+            group.live_since = None;
+            group.catching_up = false;
+            group.repaired = false;
+            group.given_up = false;
+        }
+        self.requeue_missing();
+        Some(session)
+    }
+
+    /// Everything is to be asked for anew, as once a day (S-15). What is under way counts for
+    /// nothing any more, but keeps its subscription until the relay has answered it.
+    pub(crate) fn forget_confirmed(&mut self, purpose: Purpose) {
+        for group in &mut self.groups {
+            group.stage = Stage::Missing;
+            group.reconcile = true;
+            group.purpose = purpose;
+            group.catching_up = false;
+        }
+        self.requeue_missing();
+        if let Some(session) = self.session_mut() {
+            session.pages.clear();
+            session.comparisons.clear();
+            session.rounds.clear();
+            session.after_auth.clear();
+            session.batches.clear();
+        }
+    }
+}
+
+pub(crate) fn first_layer() -> Vec<Group> {
+    vec![Group::new(Layer::Announcements, Vec::new()), Group::new(Layer::States, Vec::new())]
+}
+
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Session {
+    pub(crate) fn new(peer: Peer, pace: Pace, now: Time) -> Self {
+        Self {
+            since: now,
+            peer,
+            live: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            batches: BTreeMap::new(),
+            next_batch: 0,
+            pages: VecDeque::new(),
+            comparisons: VecDeque::new(),
+            rounds: VecDeque::new(),
+            limit: Limit::Unproved,
+            negentropy: Negentropy::Yes,
+            pace,
+            auth: Auth::Untried,
+            after_auth: Vec::new(),
+            repack_wanted: false,
+            told_rotating: false,
+            turn_events: 0,
+        }
+    }
+}
