@@ -1,17 +1,20 @@
 //! The command line: few words, each with one meaning.
 
+use crate::sync::{Crowd, EnginePart};
 use std::path::PathBuf;
 
 pub(crate) const USAGE: &str = "\
 usage: bench relay [--quick] [--events N] [--connections N] [--only PART] [--json] [--check]
                    [--graspd PATH]
        bench git   [--quick] [--only PART] [--json] [--check] [--graspd PATH]
+       bench sync  [--quick] [--only PART] [--json] [--check] [--graspd PATH]
 
   --quick          tiny sizes: shows that everything works, and nothing about speed
   --events N       stored events for ingest, queries and memory (50000)
   --connections N  for ingest and queries (8)
   --only PART      relay: one of ingest (with queries and fan-out), memory (with ingest), negentropy
                    git: one of refs, clone, push, branches, memory
+                   sync: one of engine, live, history
   --json           print the report as JSON
   --check          end with an error when a requirement is missed
   --graspd PATH    measure this server instead of building the one in this workspace";
@@ -20,6 +23,9 @@ usage: bench relay [--quick] [--events N] [--connections N] [--only PART] [--jso
 pub(crate) enum Command {
     Relay(Settings),
     Git(Settings),
+    Sync(Settings),
+    /// Hidden: the engine alone in a process of its own, or the floor beside it.
+    Engine(EnginePart, Crowd),
     /// Hidden: the other end of the echo floor.
     Echo,
     /// Hidden: git's own HTTP server below a directory.
@@ -55,6 +61,9 @@ pub(crate) enum Part {
     Clone,
     Push,
     Branches,
+    Engine,
+    Live,
+    History,
 }
 
 const RELAY_PARTS: &[(&str, Part)] =
@@ -67,6 +76,9 @@ const GIT_PARTS: &[(&str, Part)] = &[
     ("memory", Part::Memory),
 ];
 
+const SYNC_PARTS: &[(&str, Part)] =
+    &[("engine", Part::Engine), ("live", Part::Live), ("history", Part::History)];
+
 impl Settings {
     pub(crate) fn wants(&self, part: Part) -> bool {
         self.only.is_none_or(|only| only == part)
@@ -76,7 +88,12 @@ impl Settings {
 pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, String> {
     match words.next().as_deref() {
         Some("relay") => settings(words, RELAY_PARTS).map(Command::Relay),
-        Some("git") => settings(words, GIT_PARTS).and_then(for_git).map(Command::Git),
+        Some("git") => settings(words, GIT_PARTS).and_then(fixed).map(Command::Git),
+        Some("sync") => settings(words, SYNC_PARTS).and_then(fixed).map(Command::Sync),
+        Some("engine") => {
+            let part = words.next().as_deref().and_then(EnginePart::parse).ok_or(USAGE)?;
+            Ok(Command::Engine(part, Crowd::parse(&mut words).ok_or(USAGE)?))
+        }
         Some("echo") => Ok(Command::Echo),
         Some("cgi") => {
             let backend = words.next().ok_or(USAGE)?.into();
@@ -123,7 +140,8 @@ fn part(name: &str, parts: &[(&str, Part)]) -> Result<Part, String> {
     found.map(|(_, part)| *part).ok_or_else(|| format!("{name} is not a part\n\n{USAGE}"))
 }
 
-fn for_git(settings: Settings) -> Result<Settings, String> {
+/// Where no sizes can be chosen.
+fn fixed(settings: Settings) -> Result<Settings, String> {
     match (settings.events, settings.connections) {
         (None, None) => Ok(settings),
         _ => Err(format!("--events and --connections are for `bench relay`\n\n{USAGE}")),

@@ -49,34 +49,44 @@ impl World {
     fn issue(&self, number: usize, of: usize) -> VerifiedEvent {
         let mut random = Random::seeded(number as u64);
         let repository = random.pick(&self.repositories).clone();
-        let owner = repository.split(':').nth(1).unwrap_or_default().to_owned();
         let age = (of - number) as u64;
-        let draft = Draft::new(Kind::ISSUE, self.now - age)
-            .tag(&["a", &repository])
-            .tag(&["p", &owner])
-            .tag(&["subject", &format!("Issue number {number}: something does not work")])
-            .tag(&["t", LABELS[random.index(LABELS.len())]])
-            .content(&prose(&mut random));
+        let draft = issue(&repository, number, self.now - age, &mut random);
         random.pick(&self.authors).signs(draft)
     }
 
     fn comment(&self, number: usize) -> VerifiedEvent {
         let mut random = Random::seeded(u64::MAX - number as u64);
         let issue = random.pick(&self.issues);
-        let (id, author) = (issue.id.to_hex(), issue.pubkey.to_hex());
-        let draft = Draft::new(COMMENT, issue.created_at.0 + 1)
-            .tag(&["E", &id, "", &author])
-            .tag(&["K", "1621"])
-            .tag(&["e", &id, "", &author])
-            .tag(&["k", "1621"])
-            .tag(&["p", &author])
-            .content(&prose(&mut random));
+        let draft = comment(issue, issue.created_at.0 + 1, &mut random);
         random.pick(&self.authors).signs(draft)
     }
 
     pub(crate) fn issue_ids(&self) -> Vec<EventId> {
         self.issues.iter().map(|issue| issue.id).collect()
     }
+}
+
+/// An issue about a repository, named by its address.
+pub(crate) fn issue(repository: &str, number: usize, at: u64, random: &mut Random) -> Draft {
+    let owner = repository.split(':').nth(1).unwrap_or_default();
+    Draft::new(Kind::ISSUE, at)
+        .tag(&["a", repository])
+        .tag(&["p", owner])
+        .tag(&["subject", &format!("Issue number {number}: something does not work")])
+        .tag(&["t", LABELS[random.index(LABELS.len())]])
+        .content(&prose(random))
+}
+
+/// Names nothing but the event it answers.
+pub(crate) fn comment(issue: &VerifiedEvent, at: u64, random: &mut Random) -> Draft {
+    let (id, author) = (issue.id.to_hex(), issue.pubkey.to_hex());
+    Draft::new(COMMENT, at)
+        .tag(&["E", &id, "", &author])
+        .tag(&["K", "1621"])
+        .tag(&["e", &id, "", &author])
+        .tag(&["k", "1621"])
+        .tag(&["p", &author])
+        .content(&prose(random))
 }
 
 fn announcement(authors: &[Author], number: usize, at: u64) -> VerifiedEvent {
@@ -101,7 +111,7 @@ fn prose(random: &mut Random) -> String {
 }
 
 /// Results in order, work on every core: signing is what takes the time before a run.
-fn on_all_cores<T: Send>(count: usize, make: impl Fn(usize) -> T + Sync) -> Vec<T> {
+pub(crate) fn on_all_cores<T: Send>(count: usize, make: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let share = count.div_ceil(cores()).max(1);
     let mut made: Vec<Option<T>> = Vec::new();
     made.resize_with(count, || None);

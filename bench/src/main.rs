@@ -1,4 +1,4 @@
-//! A load generator and its report: `cargo run --release -p bench -- relay` or `git`. It starts the
+//! A load generator and its report: `cargo run --release -p bench -- relay`, `git` or `sync`. It starts the
 //! real server as a process of its own and measures each figure beside what the same machine could
 //! do at best in the same run, so that a report means something on any machine.
 
@@ -14,6 +14,7 @@ mod report;
 mod server;
 mod spent;
 mod stats;
+mod sync;
 mod wire;
 mod work;
 
@@ -44,6 +45,11 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         match command {
             Command::Relay(settings) => Ok(shown(&relay::measure(settings).await?, settings)),
             Command::Git(settings) => Ok(shown(&git::measure(settings).await?, settings)),
+            Command::Sync(settings) => Ok(shown(&sync::measure(settings).await?, settings)),
+            Command::Engine(part, crowd) => {
+                println!("{}", part.figures(crowd)?);
+                Ok(ExitCode::SUCCESS)
+            }
             Command::Echo => floors::echo::serve().await.map(|()| ExitCode::SUCCESS),
             Command::Cgi { backend, root } => {
                 floors::cgi::serve(backend, root).await.map(|()| ExitCode::SUCCESS)

@@ -49,7 +49,7 @@ impl Run {
             filling::put_all(directory, &world.announcements)?;
             filling::put_all(directory, &world.comments)
         };
-        let (mut server, ()) = started_on(&self.binary, fill).await?;
+        let (mut server, ()) = started_on(&self.binary, &[], fill).await?;
         self.ingest(&server, world).await?;
         if settings.wants(Part::Ingest) {
             self.query(&server, world).await?;
@@ -182,7 +182,7 @@ impl Run {
             let positions = filling::unsigned(directory, count)?;
             Ok((positions, floors::scan::per_second(directory)?))
         };
-        let (server, (theirs, scanned)) = started_on(&self.binary, fill).await?;
+        let (server, (theirs, scanned)) = started_on(&self.binary, &[], fill).await?;
         let is_last = self.plan.reconciled.last() == Some(&count);
         let missing = self.plan.missing;
         let every = count / missing;

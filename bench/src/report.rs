@@ -40,6 +40,12 @@ impl Row {
         self
     }
 
+    pub(crate) fn at_least(mut self, limit: f64) -> Self {
+        let met = self.figure >= limit;
+        self.required = Some(Required { text: format!(">= {limit}"), met });
+        self
+    }
+
     /// Requirements on the figure as a share of its floor.
     pub(crate) fn at_most_share(mut self, share: f64) -> Self {
         let met = self.ratio().is_some_and(|ratio| ratio <= share);

@@ -47,9 +47,10 @@ fn build(cargo: &Path, directory: &Path) -> Result<()> {
 /// Starts a server whose store was filled before by `fill`, which gets its directory.
 pub(crate) async fn started_on<T>(
     binary: &Path,
+    settings: &[(&str, &str)],
     fill: impl FnOnce(&Path) -> Result<T>,
 ) -> Result<(Server, T)> {
-    let mut server = Server::start(binary, &[]).await;
+    let mut server = Server::start(binary, settings).await;
     // The first start makes the directory the server's own; it is filled while nobody serves it.
     ensure!(server.stop().await, "the server does not stop in order");
     let filled = fill(&server.data_path().join("relay"))?;

@@ -40,6 +40,27 @@ fn so_can_those_of_the_git_host() {
     );
 }
 
+#[test]
+fn and_those_of_sync() {
+    can_be_measured(
+        "sync",
+        &[
+            "engine, memory",
+            "engine, one new root",
+            "engine, one in the largest",
+            "engine, inputs",
+            "engine, state",
+            "visible elsewhere",
+            "did not arrive",
+            "kill -9 and restart, received",
+            "from nothing",
+            "beside REQ alone",
+            "second start",
+            "99 % held",
+        ],
+    );
+}
+
 fn can_be_measured(what: &str, topics: &[&str]) {
     let bench = env!("CARGO_BIN_EXE_bench");
     let output = Command::new(bench).args([what, "--quick", "--json"]).output().unwrap();

@@ -31,7 +31,7 @@ pub(super) async fn measure(run: &mut Run) -> Result<()> {
         filling::put_all(directory, &world.comments)?;
         filling::put_all(directory, &world.issues)
     };
-    let (server, ()) = started_on(&run.binary, fill).await?;
+    let (server, ()) = started_on(&run.binary, &[], fill).await?;
     let mut hosted = Hosted::on(server).await?;
     alone(run, &pushed, &mut hosted).await?;
     beside_others(run, &pushed, &mut hosted, &world).await?;

@@ -15,7 +15,7 @@ pub use facts::{
     About, AnnouncementFacts, Current, DeletionFacts, Erased, Facts, GraspListFacts, ProfileFacts,
     PullRequestFacts, StateFacts,
 };
-pub use reason::{Prefix, Reason};
+pub use reason::{Lasting, Prefix, Reason};
 pub use rules::{BadPattern, Origin, RepoPattern, Rules};
 pub use subject::Subject;
 pub use verdict::{Answer, DEFERRED, Needs, PURGATORY, Remains, Verdict, Withdrawal};

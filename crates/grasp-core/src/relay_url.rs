@@ -32,6 +32,10 @@ impl RelayUrl {
         Url::parse(&self.0).ok()
     }
 
+    pub fn host(&self) -> String {
+        self.to_url().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default()
+    }
+
     /// Host and port, which is what a budget for one neighbour is counted by.
     pub fn place(&self) -> String {
         let Some(url) = self.to_url() else { return String::new() };

@@ -14,14 +14,7 @@ impl Relay {
         match end {
             End::Complete(page) => self.handle_page(work, &page, around),
             End::Reconciled { need } => self.handle_difference(&work, need, around),
-            // It goes on from the oldest that came, which is as good as a page's end.
-            End::Flood(page) => {
-                let moved = page.tallies.iter().any(|tally| tally.received > 0);
-                match moved && !compares {
-                    true => self.handle_page(work, &crate::Page { hint: None, ..page }, around),
-                    false => self.handle_failure(&work, around),
-                }
-            }
+            End::Flood(page) => self.handle_flood(work, &page, around),
             End::NoNegentropy => {
                 self.no_negentropy(around);
                 self.handle_no_comparison(work, around);
@@ -49,7 +42,13 @@ impl Relay {
     }
 
     fn question_refused(&mut self, work: Work, text: &str, around: &mut Around<'_>) {
+        let compares = matches!(work.question, Question::Compare(_));
         match Refusal::of(text) {
+            // A relay that does not know the message may well say so in these words.
+            Refusal::FilterCount | Refusal::InvalidFilter | Refusal::Unknown if compares => {
+                self.no_negentropy(around);
+                self.handle_no_comparison(work, around);
+            }
             Refusal::AuthRequired => self.authenticate(Some(work), around),
             Refusal::FilterCount if self.takes_fewer_filters(&work, around) => {
                 self.ask_in_smaller_parts(work, around);
@@ -62,6 +61,11 @@ impl Relay {
             Refusal::RateLimit => {
                 self.ask_again(work);
                 self.slow_down(around);
+            }
+            Refusal::RetainedBytes if self.session().is_some_and(|it| it.live.len() > 1) => {
+                self.learn_live_bytes();
+                self.trim_live(around);
+                self.ask_again(work);
             }
             Refusal::RetainedBytes | Refusal::Unknown => self.handle_failure(&work, around),
         }
@@ -82,13 +86,21 @@ impl Relay {
             Refusal::FilterCount | Refusal::Policy | Refusal::InvalidFilter => {
                 self.pause(text, around);
             }
-            Refusal::TooManyAtOnce => self.learn_subscriptions(),
-            Refusal::RetainedBytes => self.learn_live_bytes(),
+            Refusal::TooManyAtOnce => {
+                self.learn_subscriptions();
+                self.trim_live(around);
+            }
+            Refusal::RetainedBytes => {
+                self.learn_live_bytes();
+                self.trim_live(around);
+            }
             Refusal::RateLimit => self.slow_down(around),
             // Once it is repaired, after a while; then it is asked for in turn.
             Refusal::Unknown => {
-                for heard in &live.parts {
-                    if let Some(group) = self.group_mut(heard.part.group) {
+                let mut groups: Vec<u32> = live.parts.iter().map(|it| it.part.group).collect();
+                groups.dedup();
+                for number in groups {
+                    if let Some(group) = self.group_mut(number) {
                         group.given_up |= group.repaired;
                         group.repaired = true;
                     }
@@ -129,6 +141,7 @@ impl Relay {
     /// It allows fewer subscriptions than it said, or than we assumed.
     fn shrink(&mut self, work: Work, around: &mut Around<'_>) {
         self.learn_subscriptions();
+        self.trim_live(around);
         self.ask_again(work);
         let nothing_open =
             self.session().is_none_or(|it| it.live.is_empty() && it.asked.is_empty());
@@ -148,7 +161,8 @@ impl Relay {
     fn learn_live_bytes(&mut self) {
         let Some(session) = self.session() else { return };
         let open: usize = session.live.values().map(|live| live.bytes).sum();
-        self.learned.live_bytes_max = Some(u64::try_from(open).unwrap_or(u64::MAX));
+        // A question needs some room beside what stays.
+        self.learned.live_bytes_max = Some(u64::try_from(open / 4 * 3).unwrap_or(u64::MAX));
     }
 
     /// Answered once with who we are; a second time we are not wanted.
@@ -174,14 +188,14 @@ impl Relay {
 
     /// This relay, and nobody else, is left alone for a while, and asked more gently afterwards.
     pub(crate) fn slow_down(&mut self, around: &mut Around<'_>) {
+        self.no_negentropy_for_now(around);
         if !self.brake.cool(around.now, around.settings) {
             return;
         }
         let until = self.brake.cooling_until;
-        if let Some(session) = self.session_mut() {
-            session.pace.slow_down(until);
+        if let Some(pace) = &mut self.pace {
+            pace.slow_down(until);
         }
-        self.no_negentropy_for_now(around);
         around.timers.at_latest(self.alarm(Concern::Ask), until);
         around.act(Action::Tell(News::Cooling { relay: self.url.clone(), until }));
         around.act(Action::Remember(self.url.clone()));

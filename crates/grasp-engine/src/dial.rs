@@ -41,7 +41,8 @@ impl Engine {
     /// Puts a relay into the queue of those to be dialled, or sets the time at which it may be.
     pub(crate) fn consider(&mut self, number: u32, now: Time) {
         self.remove_from_dialling(number);
-        let Some(relay) = self.relay(number) else { return };
+        let Some(relay) = self.relay_mut(number) else { return };
+        relay.measure_want(now);
         if !relay.is_wanted() || !matches!(relay.link, Link::Down) {
             return;
         }
@@ -96,7 +97,7 @@ impl Engine {
                 self.timers.at_latest(Alarm::Dial, now.plus(LINK_TURN_RETRY));
                 return None;
             }
-            let host = self.relay(place.relay)?.url.place();
+            let host = self.relay(place.relay)?.url.host();
             let gap = self.settings.held_dial_gap;
             self.dialling.held_hosts.retain(|_, last| last.plus(gap) > now);
             let free_at = self.dialling.held_hosts.get(&host).map(|last| last.plus(gap));
@@ -146,9 +147,14 @@ impl Engine {
     pub(crate) fn link_turn(&mut self, number: u32, now: Time) {
         let others =
             !self.dialling.ready.is_empty() && self.dialling.links >= self.settings.links_max;
+        let link_turn = self.settings.link_turn;
         let Some(relay) = self.relay_mut(number) else { return };
-        let idle = !relay.bootstrap && !relay.has_questions();
-        if !(others && idle) {
+        let session = relay.session().map_or(now, |session| session.since);
+        // Nothing to fetch, or nothing that could be fetched now; in the end, whoever it is.
+        let idle = !relay.has_questions()
+            || relay.brake.history_until() > now
+            || now.since(session) >= link_turn.saturating_mul(3);
+        if !others || !idle || relay.bootstrap {
             self.timers.set(Alarm::Relay(number, Concern::LinkTurn), now.plus(LINK_TURN_RETRY));
             return;
         }

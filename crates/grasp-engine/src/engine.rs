@@ -3,7 +3,7 @@
 //! for. The cost of an input grows with what it changed, never with all that is known.
 
 use crate::dial::Dialling;
-use crate::groups::Item;
+use crate::groups::{Item, Layer};
 use crate::history::Start;
 use crate::pace::Pace;
 use crate::refusal::{Refusal, denies_negentropy};
@@ -192,7 +192,8 @@ impl Engine {
         known.serial = serial;
         let roots = known.roots.clone();
         for gone in before.iter().filter(|relay| !listed.contains(relay)) {
-            self.unwant(*gone, number, level_before);
+            self.unwant(*gone, number, level_before, &roots);
+            self.consider(*gone, now);
         }
         for relay in listed {
             let new = !before.contains(&relay) || level_before.is_none();
@@ -212,18 +213,17 @@ impl Engine {
         let Some(number) = self.wanted.number_of(repo) else { return };
         let Some(known) = self.wanted.repo_mut(number) else { return };
         let (relays, level) = (std::mem::take(&mut known.relays), known.level.take());
+        let roots = known.roots.clone();
         for relay in relays {
-            self.unwant(relay, number, level);
+            self.unwant(relay, number, level, &roots);
             self.consider(relay, now);
         }
     }
 
     fn root(&mut self, id: EventId, repos: &[RepoId], serial: u64, now: Time) {
         self.last_serial = self.last_serial.max(serial);
-        let known: Vec<u32> = repos.iter().filter_map(|repo| self.wanted.number_of(repo)).collect();
-        if known.is_empty() {
-            return;
-        }
+        // Also of repositories nobody announced yet: a replaced announcement comes after its roots.
+        let known: Vec<u32> = repos.iter().map(|repo| self.wanted.number_for(repo)).collect();
         let (root, new) = self.wanted.add_root(id, &known, serial);
         for repo in new {
             let Some(repo) = self.wanted.repo(repo) else { continue };
@@ -241,15 +241,29 @@ impl Engine {
         relay.repos.insert(repo);
         match (before, level) {
             (Some(Level::Full), Level::StateOnly) => relay.served -= 1,
-            (None | Some(Level::StateOnly), Level::Full) => relay.served += 1,
+            (None | Some(Level::StateOnly), Level::Full) => {
+                relay.served += 1;
+                // It may have been made to wait because only held announcements named it.
+                relay.not_before = Time(0);
+            }
             _ => {}
         }
     }
 
-    fn unwant(&mut self, relay: u32, repo: u32, level: Option<Level>) {
-        let Some(relay) = self.relay_mut(relay) else { return };
+    /// If it is wanted again, it is asked for again: what came meanwhile was refused.
+    fn unwant(&mut self, number: u32, repo: u32, level: Option<Level>, roots: &[u32]) {
+        let Some(relay) = self.relays.get_mut(number as usize).and_then(Option::as_mut) else {
+            return;
+        };
         if relay.repos.remove(&repo) && level == Some(Level::Full) {
             relay.served = relay.served.saturating_sub(1);
+        }
+        relay.members.remove(Layer::Waiting, repo);
+        relay.members.remove(Layer::Repos, repo);
+        for root in roots {
+            if !self.wanted.wants_root_on(*root, number) {
+                relay.members.remove(Layer::Roots, *root);
+            }
         }
     }
 
@@ -301,6 +315,7 @@ impl Engine {
         relay.brake.paused_until = record.paused_until.unwrap_or(Time(0));
         relay.brake.cooling_until = record.cooling_until.unwrap_or(Time(0));
         relay.learned = record.learned;
+        relay.owed = record.owed.iter().map(|id| (*id, 1)).collect();
         relay.account = record.account;
     }
 
@@ -310,26 +325,37 @@ impl Engine {
             true => self.settings.pace_grasp_per_second.max(self.settings.pace_per_second),
             false => self.settings.pace_per_second,
         };
-        let pace = Pace::new(per_second, self.settings.pace_burst, now);
+        let burst = self.settings.pace_burst;
         let day = self.daily_moment(now);
         let Some(relay) = self.relay(number) else { return };
         let Link::Dialling { patient } = relay.link else { return };
         self.dialling.ended(patient);
         self.with(number, now, |relay, around| {
-            relay.link = Link::Up(Box::new(Session::new(peer, pace, now)));
+            relay.link = Link::Up(Box::new(Session::new(peer, now)));
+            relay
+                .pace
+                .get_or_insert_with(|| Pace::new(per_second, burst, now))
+                .set_rate(per_second);
             relay.made_way = None;
             let (settings, wanted) = (around.settings, around.wanted);
-            let away = relay.last_alive.map(|alive| now.since(alive));
-            let quick = away.is_some_and(|away| away < settings.resume_within);
-            match (quick, relay.last_alive) {
+            // A moment that has not come yet was written by a clock that was wrong.
+            let alive = relay.last_alive.filter(|alive| *alive <= now);
+            let quick = alive.is_some_and(|alive| now.since(alive) < settings.resume_within);
+            match (quick, alive) {
                 // A short absence: what was confirmed stays so (S-13).
                 (true, Some(alive)) if relay.groups.is_empty() => {
                     relay.rebuild(Some((relay.confirmed_through, alive)), wanted, settings);
                 }
                 (true, _) => {
+                    relay.drop_unwanted(wanted);
+                    relay.split_large(wanted, settings);
                     relay.group_staged(wanted, settings);
                 }
-                (false, _) => relay.rebuild(None, wanted, settings),
+                // As good as the daily one.
+                (false, _) => {
+                    relay.rebuild(None, wanted, settings);
+                    relay.daily_at = None;
+                }
             }
             let daily_at = *relay.daily_at.get_or_insert(day);
             around.timers.set(relay.alarm(Concern::Daily), daily_at.max(now));
@@ -475,7 +501,8 @@ impl Engine {
             let Some(relay) = self.relay(number) else { continue };
             let (url, linked) = (relay.url.clone(), !matches!(relay.link, Link::Down));
             let reputation = relay.health.next_try().plus(self.settings.dead_retry);
-            let worth_keeping = relay.health != Health::Healthy && reputation > now;
+            let worth_keeping = (relay.health != Health::Healthy && reputation > now)
+                || relay.brake.all_until() > now;
             if linked {
                 self.unlink(number, now);
                 self.actions.push_back(Action::Hangup(url.clone()));
@@ -492,6 +519,7 @@ impl Engine {
             self.free.push(number);
             self.actions.push_back(Action::Forget(url));
         }
+        self.dial(now);
     }
 
     // ---- conversations
@@ -505,6 +533,10 @@ impl Engine {
             }
             let Some(work) = relay.end_asked(sub) else { return };
             relay.question_ended(work, end, around);
+            let squeezed = relay.session_mut().map(|it| std::mem::take(&mut it.squeezed));
+            if squeezed == Some(true) {
+                relay.hear_all(around);
+            }
         });
         self.progressed(number, now);
         self.pump(number, now);
@@ -553,19 +585,23 @@ impl Engine {
             if !asks {
                 break;
             }
+            let had_turn = self.turns.has(number);
             if !self.turns.take(number) {
                 return;
             }
+            let alarm = Alarm::Relay(number, Concern::HistoryTurn);
+            if !self.timers.is_set(alarm) {
+                self.timers.set(alarm, now.plus(self.settings.turn_without_progress));
+            }
             match self.with(number, now, |relay, around| relay.start_one(around)) {
-                Some(Start::Started) => {
-                    let silent = now.plus(self.settings.turn_without_progress);
-                    let alarm = Alarm::Relay(number, Concern::HistoryTurn);
-                    if !self.timers.is_set(alarm) {
-                        self.timers.set(alarm, silent);
-                    }
-                }
+                Some(Start::Started) => {}
                 Some(Start::Wait(until)) => {
                     self.timers.at_latest(Alarm::Relay(number, Concern::Ask), until);
+                    break;
+                }
+                // Nothing could be begun with this turn, so it is nobody's.
+                Some(Start::Idle) | None if !had_turn => {
+                    self.give_turn_back(number);
                     break;
                 }
                 Some(Start::Idle) | None => break,
@@ -634,8 +670,9 @@ impl Engine {
 
     fn progressed(&mut self, number: u32, now: Time) {
         let enough = self.settings.turn_events_max;
-        let events = self.relay(number).and_then(Relay::session).map(|it| it.turn_events);
-        if events.is_some_and(|events| events > enough) {
+        let (enough_bytes, session) =
+            (self.settings.turn_bytes_max, self.relay(number).and_then(Relay::session));
+        if session.is_some_and(|it| it.turn_events > enough || it.turn_bytes > enough_bytes) {
             self.turn_over(number, now);
         } else if self.turns.has(number) {
             let silent = now.plus(self.settings.turn_without_progress);
@@ -647,6 +684,7 @@ impl Engine {
     fn turn_over(&mut self, number: u32, now: Time) {
         if let Some(session) = self.relay_mut(number).and_then(Relay::session_mut) {
             session.turn_events = 0;
+            session.turn_bytes = 0;
         }
         self.give_turn_back(number);
         while let Some(next) = self.turns.next() {

@@ -77,6 +77,8 @@ pub(crate) struct Group {
     pub(crate) catching_up: bool,
     /// Up to then nothing was missed; not kept up to date while it is heard live.
     pub(crate) covered: Time,
+    /// When the batch that asks for it began.
+    pub(crate) asked_at: Time,
     /// A live subscription for it was ended once already by the relay, without a reason.
     pub(crate) repaired: bool,
     /// It was ended a second time: not heard live in this session any more.
@@ -103,6 +105,7 @@ impl Group {
             live_since: None,
             catching_up: false,
             covered: Time(0),
+            asked_at: Time(0),
             repaired: false,
             given_up: false,
         }
@@ -133,7 +136,11 @@ impl Group {
                 filter.kinds = Some(vec![Kind::STATE]);
                 return filter;
             }
-            (Layer::Waiting, _) | (Layer::Repos, 0) => {
+            (Layer::Waiting, _) => {
+                filter.kinds = Some(vec![Kind::STATE]);
+                b'd'
+            }
+            (Layer::Repos, 0) => {
                 filter.kinds = Some(vec![Kind::ANNOUNCEMENT, Kind::STATE]);
                 b'd'
             }
@@ -153,6 +160,25 @@ impl Group {
         values.dedup();
         filter.tags.insert(letter, values);
         filter
+    }
+
+    /// The same in groups that are not larger than this.
+    pub(crate) fn split(mut self, wanted: &Wanted, size: Size) -> Vec<Self> {
+        if self.filter_bytes(wanted) <= size.filter_bytes_max || self.members.len() < 2 {
+            return vec![self];
+        }
+        let rest = self.members.split_off(self.members.len() / 2);
+        let twin = Self { members: rest, ..Self::new(self.layer, Vec::new()) };
+        let twin = Self {
+            stage: self.stage,
+            reconcile: self.reconcile,
+            purpose: self.purpose,
+            covered: self.covered,
+            ..twin
+        };
+        let mut parts = self.split(wanted, size);
+        parts.extend(twin.split(wanted, size));
+        parts
     }
 
     /// Roughly what one of its filters takes on the wire.
@@ -187,6 +213,15 @@ impl Members {
             Layer::Announcements | Layer::States => false,
         }
     }
+
+    pub(crate) fn remove(&mut self, layer: Layer, number: u32) {
+        match layer {
+            Layer::Waiting => self.waiting.remove(&number),
+            Layer::Repos => self.repos.remove(&number),
+            Layer::Roots => self.roots.remove(&number),
+            Layer::Announcements | Layer::States => false,
+        };
+    }
 }
 
 /// Something new to be wanted of a relay.
@@ -207,6 +242,15 @@ impl Item {
 
     pub(crate) fn root(number: u32) -> Self {
         Self { layer: Layer::Roots, number }
+    }
+
+    pub(crate) fn is_wanted_on(self, relay: u32, wanted: &Wanted) -> bool {
+        match self.layer {
+            Layer::Announcements | Layer::States => true,
+            Layer::Waiting => wanted.wants_repo_on(self.number, relay, Level::StateOnly),
+            Layer::Repos => wanted.wants_repo_on(self.number, relay, Level::Full),
+            Layer::Roots => wanted.wants_root_on(self.number, relay),
+        }
     }
 
     /// Since when it has been wanted of this relay, as a number of the store: a root cannot be

@@ -2,12 +2,13 @@
 //! ended well (S-2, S-20). Compared first where much of it should be known already (S-18), else
 //! read page by page (S-19). A question that fails takes its batch back to the beginning.
 
+use crate::Settings;
 use crate::groups::{Layer, Part, Stage};
 use crate::live::before;
 use crate::pages::{Next, Paging};
 use crate::relay::{Around, Limit, Negentropy, Relay, Session};
 use crate::timers::Concern;
-use crate::vocabulary::{Action, Errand, News, Page, Purpose, Sub};
+use crate::vocabulary::{Action, Errand, Hint, News, Page, Purpose, Sub, Tally};
 use grasp_core::{EventId, Filter, Time, Timestamp};
 use std::time::Duration;
 
@@ -63,6 +64,32 @@ pub(crate) struct Ask {
     pub(crate) part: Part,
     pub(crate) paging: Paging,
     pub(crate) since: Option<Timestamp>,
+    /// Not together with others: its pages are its own.
+    pub(crate) alone: bool,
+}
+
+/// No relay gives out less than this at a time to one filter.
+const LIMIT_MIN: u32 = 50;
+
+impl Ask {
+    pub(crate) fn of(part: Part) -> Self {
+        Self { part, paging: Paging::default(), since: None, alone: false }
+    }
+
+    /// Where events belong to several filters, the oldest of one may have come for another, and a
+    /// page that starts there would skip something. A filter that may be cut off starts again by
+    /// itself.
+    pub(crate) fn unmixed(self, came: &Tally, page: &Page) -> Self {
+        match page.mixed && !self.alone && came.received >= LIMIT_MIN {
+            true => Self { paging: Paging::default(), alone: true, ..self },
+            false => self,
+        }
+    }
+
+    /// Nothing is left before the moment it should start from.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!((self.since, self.paging.until), (Some(since), Some(until)) if until < since)
+    }
 }
 
 /// A question that is open at the relay.
@@ -89,6 +116,8 @@ pub(crate) enum Start {
     Idle,
 }
 
+/// Of one link: half a million events that no page divides.
+const FLOODS_MAX: u32 = 10;
 /// Batches under way on one relay.
 const BATCHES_MAX: usize = 8;
 /// What one relay may owe us before we stop keeping count.
@@ -121,10 +150,10 @@ impl Relay {
             return Start::Wait(blocked_until);
         }
         let Some(kind) = self.next_kind(around) else { return Start::Idle };
-        let Some(session) = self.session_mut() else { return Start::Idle };
-        if let Err(free_at) = session.pace.take(around.now) {
+        if let Some(Err(free_at)) = self.pace.as_mut().map(|pace| pace.take(around.now)) {
             return Start::Wait(free_at);
         }
+        let Some(session) = self.session_mut() else { return Start::Idle };
         let work = match kind {
             Kind::Page => session.pages.pop_front(),
             Kind::Comparison => session.comparisons.pop_front(),
@@ -148,17 +177,19 @@ impl Relay {
             let paging = session.asked.len() - comparing;
             let may_page = paging < around.settings.pages_at_once_max as usize;
             let may_compare = comparing < around.settings.negentropy_at_once_max as usize;
+            // What is begun waits in a queue with what is new, so neither keeps the other waiting.
+            let few = session.pages.len() + session.comparisons.len() < BATCHES_MAX;
+            if few && may_page && may_compare && self.begin_batch(around) {
+                continue;
+            }
+            let session = self.session()?;
             if may_page && !session.pages.is_empty() {
                 return Some(Kind::Page);
             }
             if may_compare && !session.comparisons.is_empty() {
                 return Some(Kind::Comparison);
             }
-            let rounds = !session.rounds.is_empty();
-            let begun = may_page && may_compare && self.begin_batch(around);
-            if !begun {
-                return (may_page && rounds).then_some(Kind::Round);
-            }
+            return (may_page && !session.rounds.is_empty()).then_some(Kind::Round);
         }
     }
 
@@ -213,6 +244,7 @@ impl Relay {
         for number in &groups {
             if let Some(group) = self.group_mut(*number) {
                 group.stage = Stage::Pending;
+                group.asked_at = now;
             }
         }
         let method = if compare { Method::Negentropy } else { Method::Pages };
@@ -228,10 +260,7 @@ impl Relay {
         };
         let questions: Vec<Question> = match method {
             Method::Negentropy => parts.into_iter().map(Question::Compare).collect(),
-            Method::Pages => {
-                let ask = |part| Ask { part, paging: Paging::default(), since: None };
-                self.packed(parts.into_iter().map(ask).collect(), around)
-            }
+            Method::Pages => self.packed(parts.into_iter().map(Ask::of).collect(), around),
         };
         self.add_batch(batch, questions);
         true
@@ -282,6 +311,7 @@ impl Relay {
                 part: Part { group: number, part },
                 paging: Paging::default(),
                 since,
+                alone: false,
             }));
         }
         // Each request is confirmed by itself, so that a long round keeps what it got.
@@ -306,7 +336,9 @@ impl Relay {
         for ask in asks {
             let group = self.group(ask.part.group);
             let each = group.map_or(0, |group| group.filter_bytes(around.wanted));
-            if !request.is_empty() && (request.len() == filters_max || bytes + each > bytes_max) {
+            let apart = ask.alone || request.last().is_some_and(|last| last.alone);
+            let full = request.len() == filters_max || bytes + each > bytes_max || apart;
+            if !request.is_empty() && full {
                 questions.push(Question::Pages(std::mem::take(&mut request)));
                 bytes = 0;
             }
@@ -372,10 +404,7 @@ impl Relay {
     /// A question ended well.
     pub(crate) fn handle_page(&mut self, work: Work, page: &Page, around: &mut Around<'_>) {
         self.brake.answered();
-        let received: u32 = page.tallies.iter().map(|tally| tally.received).sum();
-        if let Some(session) = self.session_mut() {
-            session.turn_events = session.turn_events.saturating_add(received);
-        }
+        self.count_turn(page);
         match work.question {
             Question::Pages(asks) => {
                 let more = self.next_pages(&asks, page, around);
@@ -397,35 +426,84 @@ impl Relay {
         }
     }
 
+    /// More came than one question may bring. It goes on from the oldest that came; what the relay
+    /// did not come to is asked for again.
+    pub(crate) fn handle_flood(&mut self, work: Work, page: &Page, around: &mut Around<'_>) {
+        let Question::Pages(asks) = &work.question else {
+            return self.handle_failure(&work, around);
+        };
+        let mut more = Vec::new();
+        let mut moved = false;
+        for (at, ask) in asks.iter().enumerate() {
+            let tally = page.tallies.get(at).copied().unwrap_or_default();
+            match ask.paging.next(&tally, Some(Hint::More)) {
+                Next::Page(paging)
+                    if paging.until < ask.paging.until || ask.paging.until.is_none() =>
+                {
+                    moved = true;
+                    more.push(Ask { paging, ..*ask }.unmixed(&tally, page));
+                }
+                // The relay did not come to it, or it did not get on.
+                Next::Done | Next::Page(_) | Next::StepOver(..) => more.push(*ask),
+            }
+        }
+        more.retain(|ask| !ask.is_over());
+        let floods = self.session_mut().map_or(0, |session| {
+            session.floods += 1;
+            session.floods
+        });
+        // One second with more events than any question may bring, or no end at all.
+        if !moved || floods > FLOODS_MAX {
+            self.handle_failure(&work, around);
+            return self.pause("it sends events without end", around);
+        }
+        self.count_turn(page);
+        let questions = self.packed(more, around);
+        self.goes_on(work.batch, questions, around);
+    }
+
+    fn count_turn(&mut self, page: &Page) {
+        let received: u32 = page.tallies.iter().map(|tally| tally.received).sum();
+        if let Some(session) = self.session_mut() {
+            session.turn_events = session.turn_events.saturating_add(received);
+            session.turn_bytes = session.turn_bytes.saturating_add(page.bytes);
+        }
+    }
+
     fn next_pages(&mut self, asks: &[Ask], page: &Page, around: &mut Around<'_>) -> Vec<Ask> {
         let mut more = Vec::new();
         for (at, ask) in asks.iter().enumerate() {
             let tally = page.tallies.get(at).copied().unwrap_or_default();
             let next = ask.paging.next(&tally, page.hint);
-            if self.is_whole(ask, tally.received, next) {
+            if self.is_whole(ask, tally.received, page.hint, next) {
                 continue;
             }
             match next {
                 Next::Done => {}
-                Next::Page(paging) => more.push(Ask { paging, ..*ask }),
+                Next::Page(paging) => more.push(Ask { paging, ..*ask }.unmixed(&tally, page)),
                 Next::StepOver(paging, second) => {
                     let relay = self.url.clone();
                     around.act(Action::Tell(News::SecondTooFull { relay, second }));
-                    more.push(Ask { paging, ..*ask });
+                    more.push(Ask { paging, ..*ask }.unmixed(&tally, page));
                 }
             }
         }
+        more.retain(|ask| !ask.is_over());
         more
     }
 
     /// A first page well below what the relay says it gives out at a time is all there is, if the
     /// relay has been found to mean what it says.
-    fn is_whole(&mut self, ask: &Ask, received: u32, next: Next) -> bool {
+    fn is_whole(&mut self, ask: &Ask, received: u32, hint: Option<Hint>, next: Next) -> bool {
         let Some(session) = self.session_mut() else { return false };
         let Some(told) = session.peer.limit_default else { return false };
         let below = |count: u32| u64::from(count) * 10 < u64::from(told) * 9;
         match (ask.paging.until, next) {
-            (None, _) => return session.limit == Limit::Proved && below(received),
+            (None, _) => {
+                return session.limit == Limit::Proved
+                    && below(received)
+                    && hint != Some(Hint::More);
+            }
             (Some(_), Next::Done)
                 if below(ask.paging.largest) && session.limit == Limit::Unproved =>
             {
@@ -446,11 +524,24 @@ impl Relay {
         let came = asked - page.missing.len().min(asked);
         // It named events that it does not give out: what it says it has is worth nothing.
         if asked >= 20 && came * 10 <= asked {
-            self.stop_comparing(batch, around);
+            let batches = self.session_mut().map(|session| &mut session.batches);
+            let found = batches.and_then(|all| all.get_mut(&batch?));
+            let first = found.is_some_and(|found| {
+                std::mem::replace(&mut found.method, Method::Pages) == Method::Negentropy
+            });
+            if first {
+                self.stop_comparing(batch, around);
+            }
             return self.goes_on(batch, Vec::new(), around);
         }
         self.owe(page.missing.iter().map(|id| (*id, 1)).collect(), around);
         self.goes_on(batch, Vec::new(), around);
+    }
+
+    /// How many ids fit into one request.
+    fn ids_max(&self, settings: &Settings) -> usize {
+        let fit = self.request_bytes_max(settings).saturating_sub(64) / 67;
+        settings.ids_per_request_max.min(fit).max(1)
     }
 
     fn owe(&mut self, ids: Vec<(EventId, u32)>, around: &mut Around<'_>) {
@@ -471,7 +562,7 @@ impl Relay {
 
     /// Asks again for what did not come; one such question at a time.
     pub(crate) fn ask_for_owed(&mut self, around: &mut Around<'_>) {
-        let ids_max = around.settings.ids_per_request_max.min(self.owed.len());
+        let ids_max = self.ids_max(around.settings).min(self.owed.len());
         let Some(session) = self.session() else { return };
         let is_owed = |work: &Work| matches!(work.question, Question::Owed(_));
         let busy = session.pages.iter().any(is_owed)
@@ -505,7 +596,7 @@ impl Relay {
                 batch.unfinished = true;
             }
         }
-        let chunks = need.chunks(settings.ids_per_request_max.max(1));
+        let chunks = need.chunks(self.ids_max(settings));
         let questions = chunks.map(|ids| Question::Ids(ids.to_vec())).collect();
         self.goes_on(work.batch, questions, around);
     }
@@ -555,8 +646,7 @@ impl Relay {
                 (0..parts).map(move |part| Part { group: number, part })
             })
             .collect();
-        let ask = |part| Ask { part, paging: Paging::default(), since: None };
-        let questions = self.packed(parts.into_iter().map(ask).collect(), around);
+        let questions = self.packed(parts.into_iter().map(Ask::of).collect(), around);
         self.add_questions(batch, questions);
     }
 
@@ -571,7 +661,7 @@ impl Relay {
             let mut asks = Vec::new();
             for work in of_batch {
                 if let Question::Compare(part) = work.question {
-                    asks.push(Ask { part, paging: Paging::default(), since: None });
+                    asks.push(Ask::of(part));
                 }
             }
             let before = asks.len();
@@ -619,7 +709,6 @@ impl Relay {
             match (batch.aim, batch.failed || batch.unfinished) {
                 (Aim::Confirm, false) => {
                     group.stage = Stage::Confirmed;
-                    group.catching_up = false;
                     group.covered = batch.started;
                     group.purpose = Purpose::Backfill;
                 }

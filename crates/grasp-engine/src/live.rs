@@ -2,12 +2,14 @@
 //! stay as they are when something is added (S-9). When they have become many small ones they are
 //! packed anew (S-10); what does not fit into what the relay allows is asked for in turn (S-11).
 
-use crate::groups::{Group, Item, Layer, Part, Stage, grouped};
+use crate::Settings;
+use crate::groups::{Group, Item, Layer, Members, Part, Stage, grouped};
 use crate::history::{Ask, Haste};
 use crate::pages::{Next, Paging};
 use crate::relay::{Around, Relay, Session};
 use crate::timers::Concern;
 use crate::vocabulary::{Action, News, Page, Sub};
+use crate::wanted::Wanted;
 use grasp_core::{Filter, Time, Timestamp};
 use std::collections::BTreeMap;
 
@@ -18,6 +20,12 @@ pub(crate) struct Live {
     pub(crate) bytes: usize,
     /// EOSE has come.
     pub(crate) open: bool,
+}
+
+impl Live {
+    fn is_first_layer(&self) -> bool {
+        self.parts.iter().all(|heard| heard.part.group < 2)
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +39,7 @@ impl Session {
     /// How many subscriptions the relay allows at once, and how many of them may stay (S-11).
     pub(crate) fn room(&self, relay_max: u32) -> Room {
         let reserve = (relay_max / 8).min(2);
-        Room { all: relay_max, live: relay_max.saturating_sub(reserve + 1) }
+        Room { all: relay_max - reserve, live: relay_max.saturating_sub(reserve + 1) }
     }
 
     fn live_bytes(&self) -> usize {
@@ -78,8 +86,12 @@ impl Relay {
     }
 
     fn hear(&mut self, groups: &[u32], around: &mut Around<'_>) {
-        if self.session().is_none() || self.brake.all_until() > around.now {
+        if self.session().is_none() || groups.is_empty() {
             return;
+        }
+        let braked_until = self.brake.all_until();
+        if braked_until > around.now {
+            return around.timers.at_latest(self.alarm(Concern::Ask), braked_until);
         }
         let (filters_max, bytes_max) =
             (self.filters_max(around.settings), self.request_bytes_max(around.settings));
@@ -110,8 +122,13 @@ impl Relay {
 
     /// What was confirmed is heard from the moment it was last current, and a little before.
     fn resumes_at(&self, group: &Group, around: &Around<'_>) -> Option<Timestamp> {
-        let resumes = group.stage == Stage::Confirmed;
-        resumes.then(|| before(group.covered, around.settings.resume_within))
+        let from = match group.stage {
+            Stage::Missing => None,
+            // Its past is being read: what happens from then on would be in neither.
+            Stage::Pending => Some(group.asked_at),
+            Stage::Confirmed => Some(group.covered),
+        };
+        from.map(|from| before(from, around.settings.resume_within))
     }
 
     fn listen(&mut self, parts: Vec<Heard>, bytes: usize, around: &mut Around<'_>) {
@@ -121,10 +138,15 @@ impl Relay {
         let open = u32::try_from(session.live.len()).unwrap_or(u32::MAX);
         let asked = u32::try_from(session.asked.len()).unwrap_or(u32::MAX);
         let total = u64::try_from(session.live_bytes() + bytes).unwrap_or(u64::MAX);
-        let fits = open < room.live
-            && open.saturating_add(asked) < room.all
-            && bytes_max.is_none_or(|max| total <= max);
-        if !fits {
+        let allowed = open < room.live && bytes_max.is_none_or(|max| total <= max);
+        let squeezed = open.saturating_add(asked) >= room.all;
+        if allowed
+            && squeezed
+            && let Some(session) = self.session_mut()
+        {
+            session.squeezed = true;
+        }
+        if !allowed || squeezed {
             return;
         }
         let sub = around.sub();
@@ -164,8 +186,12 @@ impl Relay {
             let tally = page.tallies.get(at).copied().unwrap_or_default();
             let next = Paging::default().next(&tally, page.hint);
             if let Next::Page(paging) | Next::StepOver(paging, _) = next {
-                group.catching_up = true;
-                behind.push(Ask { part: heard.part, paging, since: Some(since) });
+                let ask = Ask { part: heard.part, paging, since: Some(since), alone: false };
+                let ask = ask.unmixed(&tally, page);
+                if !ask.is_over() {
+                    group.catching_up = true;
+                    behind.push(ask);
+                }
             }
         }
         if !behind.is_empty() {
@@ -233,13 +259,8 @@ impl Relay {
         self.give_up_batches();
         let Some(session) = self.session_mut() else { return };
         session.repack_wanted = false;
-        let first_layer = |live: &Live| live.parts.iter().all(|heard| heard.part.group < 2);
-        let subs: Vec<Sub> = session
-            .live
-            .iter()
-            .filter(|(_, live)| !first_layer(live))
-            .map(|(sub, _)| *sub)
-            .collect();
+        let others = session.live.iter().filter(|(_, live)| !live.is_first_layer());
+        let subs: Vec<Sub> = others.map(|(sub, _)| *sub).collect();
         let relay = self.url.clone();
         for sub in subs {
             self.lose_live(sub, around.now);
@@ -253,7 +274,7 @@ impl Relay {
         let rest = self.groups.split_off(2.min(self.groups.len()));
         let covered = rest
             .iter()
-            .filter(|group| group.stage == Stage::Confirmed)
+            .filter(|group| group.stage == Stage::Confirmed && group.layer.live_parts() > 0)
             .map(|group| group.covered)
             .min();
         let (confirmed, missing): (Vec<Group>, Vec<Group>) =
@@ -265,10 +286,7 @@ impl Relay {
             .flat_map(|group| {
                 group.members.iter().map(|number| Item { layer: group.layer, number: *number })
             })
-            .filter(|item| match item.layer {
-                Layer::Roots => wanted.wants_root_on(item.number, number),
-                _ => self.repos.contains(&item.number),
-            })
+            .filter(|item| item.is_wanted_on(number, wanted))
             .collect();
         for mut group in grouped(&items, wanted, self.size(around.settings)) {
             group.stage = Stage::Confirmed;
@@ -276,13 +294,59 @@ impl Relay {
             self.groups.push(group);
         }
         self.groups.extend(missing);
-        self.members = crate::groups::Members::default();
+        self.recount_members();
+        self.requeue_missing();
+    }
+
+    /// Nobody is asked about what is not wanted of him any more. Only while nothing is open.
+    pub(crate) fn drop_unwanted(&mut self, wanted: &Wanted) {
+        let number = self.number;
+        for group in self.groups.iter_mut().skip(2) {
+            let layer = group.layer;
+            group.members.retain(|it| Item { layer, number: *it }.is_wanted_on(number, wanted));
+        }
+        let mut at = 0;
+        self.groups.retain(|group| {
+            at += 1;
+            at <= 2 || !group.members.is_empty()
+        });
+        self.recount_members();
+        self.requeue_missing();
+    }
+
+    /// The relay takes less at a time than when these groups were made.
+    pub(crate) fn split_large(&mut self, wanted: &Wanted, settings: &Settings) {
+        let size = self.size(settings);
+        let groups = std::mem::take(&mut self.groups);
+        self.groups = groups.into_iter().flat_map(|group| group.split(wanted, size)).collect();
+        self.requeue_missing();
+    }
+
+    fn recount_members(&mut self) {
+        self.members = Members::default();
         for group in &self.groups {
             for number in &group.members {
                 self.members.insert(group.layer, *number);
             }
         }
-        self.requeue_missing();
+    }
+
+    /// Ends live subscriptions that are beyond what the relay allows, the last ones first; layer 1
+    /// stays. What they covered is asked for in turn.
+    pub(crate) fn trim_live(&mut self, around: &mut Around<'_>) {
+        let relay = self.url.clone();
+        loop {
+            let room = self.room(around);
+            let bytes_max = self.learned.live_bytes_max.unwrap_or(u64::MAX);
+            let Some(session) = self.session() else { return };
+            let bytes = u64::try_from(session.live_bytes()).unwrap_or(u64::MAX);
+            let over = session.live.len() > room.live as usize || bytes > bytes_max;
+            let last = session.live.iter().rev().find(|(_, live)| !live.is_first_layer());
+            let Some(sub) = last.map(|(sub, _)| *sub).filter(|_| over) else { break };
+            self.lose_live(sub, around.now);
+            around.act(Action::Close { relay: relay.clone(), sub });
+        }
+        self.schedule_rotation(around);
     }
 
     /// Groups that are confirmed and not heard, so that somebody has to ask.

@@ -10,6 +10,7 @@ pub(crate) struct Pace {
     burst: u64,
     /// When the bucket would be full, had it been left alone.
     full_at_ms: u64,
+    objected: bool,
 }
 
 /// After the first objection, and after many.
@@ -19,7 +20,14 @@ const OBJECTED_MS_MAX: u64 = 10_000;
 impl Pace {
     pub(crate) fn new(per_second: u32, burst: u32, now: Time) -> Self {
         let every_ms = 1_000 / u64::from(per_second.clamp(1, 1_000));
-        Self { every_ms, burst: u64::from(burst.max(1)), full_at_ms: now.0 }
+        Self { every_ms, burst: u64::from(burst.max(1)), full_at_ms: now.0, objected: false }
+    }
+
+    /// The relay showed what it is. Whoever objected once is not asked faster again.
+    pub(crate) fn set_rate(&mut self, per_second: u32) {
+        if !self.objected {
+            self.every_ms = 1_000 / u64::from(per_second.clamp(1, 1_000));
+        }
     }
 
     /// Takes one start, or says when one will be there.
@@ -38,10 +46,11 @@ impl Pace {
 
     /// The relay said that this was too fast. No burst any more, and a longer gap.
     pub(crate) fn slow_down(&mut self, now: Time) {
-        let slower = if self.burst == 1 { self.every_ms * 2 } else { OBJECTED_MS };
+        let slower = if self.objected { self.every_ms * 2 } else { OBJECTED_MS };
         let slower = Duration::from_millis(slower.max(self.every_ms).min(OBJECTED_MS_MAX));
         self.every_ms = u64::try_from(slower.as_millis()).unwrap_or(OBJECTED_MS_MAX);
         self.burst = 1;
+        self.objected = true;
         self.full_at_ms = now.0 + self.every_ms;
     }
 }

@@ -23,7 +23,7 @@ pub(crate) enum Next {
 }
 
 /// Pages smaller than this are no sign of a limit; no relay gives out so little at a time.
-const LIMIT_MIN: u32 = 10;
+const LIMIT_MIN: u32 = 90;
 
 impl Paging {
     pub(crate) fn next(&self, came: &Tally, hint: Option<Hint>) -> Next {

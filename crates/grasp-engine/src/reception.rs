@@ -52,6 +52,9 @@ struct Open {
     unjudged: u32,
     /// Set by EOSE: nothing more of the past will come.
     told: bool,
+    /// It brought too much and was ended by us.
+    flooded: bool,
+    events: u32,
     progress: Time,
 }
 
@@ -89,7 +92,17 @@ impl Reception {
         let awaited = awaited.copied().collect();
         let tallies = vec![Tally::default(); filters.len()];
         let page = Page { tallies, ..Page::default() };
-        let open = Open { filters, stays, page, awaited, unjudged: 0, told: false, progress: now };
+        let open = Open {
+            filters,
+            stays,
+            page,
+            awaited,
+            unjudged: 0,
+            told: false,
+            flooded: false,
+            events: 0,
+            progress: now,
+        };
         self.open.insert(sub, open);
     }
 
@@ -102,16 +115,26 @@ impl Reception {
         self.open.contains_key(&sub)
     }
 
+    /// Is this a question after events by their ids?
+    pub fn asks_by_name(&self, sub: Sub) -> bool {
+        let open = self.open.get(&sub);
+        open.is_some_and(|open| open.filters.iter().any(|filter| filter.ids.is_some()))
+    }
+
     pub fn event(&mut self, sub: Sub, event: &Event, bytes: usize, now: Time) -> Intake {
         let Some(open) = self.open.get_mut(&sub) else {
             // What we closed may still be on its way; that is nobody's fault.
             return Intake::Stray;
         };
+        if open.flooded {
+            return Intake::Stray;
+        }
         let mut wanted = false;
         for (at, filter) in open.filters.iter().enumerate() {
             if !filter.matches(event) {
                 continue;
             }
+            open.page.mixed |= wanted && !open.told;
             wanted = true;
             // There is nothing to count any more once the past is told.
             if let Some(tally) = open.page.tallies.get_mut(at).filter(|_| !open.told) {
@@ -128,10 +151,15 @@ impl Reception {
         open.awaited.remove(&event.id);
         open.page.bytes += u64::try_from(bytes).unwrap_or(0);
         open.progress = now;
-        if !open.stays && open.has_too_much(&self.patience) {
+        open.events = open.events.saturating_add(u32::from(!open.told));
+        let counts = !open.stays || !open.told;
+        if counts && open.has_too_much(&self.patience) {
             return Intake::Flood;
         }
-        open.unjudged += 1;
+        // What happens now is not what an end waits for.
+        if !open.told {
+            open.unjudged += 1;
+        }
         Intake::Take { past: !open.told }
     }
 
@@ -142,16 +170,26 @@ impl Reception {
         }
     }
 
-    /// The verdict on an event that was handed on.
-    pub fn judged(&mut self, sub: Sub, now: Time) -> Option<Report> {
-        let open = self.open.get_mut(&sub)?;
+    /// The verdict on an event that was handed on; `past` as it was then.
+    pub fn judged(&mut self, sub: Sub, past: bool, now: Time) -> Option<Report> {
+        let open = self.open.get_mut(&sub).filter(|_| past)?;
         open.unjudged = open.unjudged.saturating_sub(1);
         open.progress = now;
         self.settle(sub)
     }
 
-    /// An event was not what it claimed to be. True: the link is not worth keeping.
-    pub fn forged(&mut self) -> bool {
+    /// An event was not what it claimed to be, so the one it claimed to be has not come. Before
+    /// `judged`. True: the link is not worth keeping.
+    pub fn forged(&mut self, sub: Sub, id: &EventId) -> bool {
+        if let Some(open) = self.open.get_mut(&sub) {
+            let mut named = open.filters.iter().filter_map(|filter| filter.ids.as_ref());
+            let asked = named.any(|ids| ids.binary_search(id).is_ok());
+            match open.told {
+                true if asked => open.page.missing.push(*id),
+                false if asked => drop(open.awaited.insert(*id)),
+                _ => {}
+            }
+        }
         self.forgeries += 1;
         self.forgeries >= self.patience.forgeries_max
     }
@@ -170,12 +208,22 @@ impl Reception {
 
     /// Ends a subscription for any other reason; `None` if it was not open.
     pub fn ends(&mut self, sub: Sub, end: End) -> Option<Report> {
+        let open = self.open.get(&sub)?;
+        // It has told everything and answers our CLOSE; what it told is still being judged.
+        if open.told && !open.stays && matches!(end, End::Closed(_)) {
+            return None;
+        }
         self.open.remove(&sub).map(|_| Report::Ended(end))
     }
 
-    /// Ends a question that brought too much; what it brought so far still counts.
+    /// Ends a question that brought too much; what it brought so far still counts, once it is
+    /// judged.
     pub fn floods(&mut self, sub: Sub) -> Option<Report> {
-        self.open.remove(&sub).map(|open| Report::Ended(End::Flood(open.page)))
+        let open = self.open.get_mut(&sub)?;
+        open.told = true;
+        open.flooded = true;
+        open.page.missing = std::mem::take(&mut open.awaited).into_iter().collect();
+        self.settle(sub)
     }
 
     /// Questions that were silent for too long; each needs a CLOSE.
@@ -201,7 +249,7 @@ impl Reception {
         if !open.told || open.unjudged > 0 {
             return None;
         }
-        if open.stays {
+        if open.stays && !open.flooded {
             // Told once; later verdicts find an empty page and say nothing.
             if open.page.tallies.is_empty() {
                 return None;
@@ -209,13 +257,15 @@ impl Reception {
             return Some(Report::Listening(std::mem::take(&mut open.page)));
         }
         let open = self.open.remove(&sub)?;
-        Some(Report::Ended(End::Complete(open.page)))
+        Some(Report::Ended(match open.flooded {
+            true => End::Flood(open.page),
+            false => End::Complete(open.page),
+        }))
     }
 }
 
 impl Open {
     fn has_too_much(&self, patience: &Patience) -> bool {
-        let received: u32 = self.page.tallies.iter().map(|tally| tally.received).sum();
-        received > patience.events_max || self.page.bytes > patience.bytes_max
+        self.events > patience.events_max || self.page.bytes > patience.bytes_max
     }
 }

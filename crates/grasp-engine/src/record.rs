@@ -1,7 +1,7 @@
 //! What outlives a restart, for each relay: a dead relay stays dead, a limit once learnt is not
 //! learnt again by annoying somebody, and what was confirmed is not fetched again.
 
-use grasp_core::Time;
+use grasp_core::{EventId, Time};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -15,6 +15,8 @@ pub struct Record {
     pub daily_at: Option<Time>,
     pub paused_until: Option<Time>,
     pub cooling_until: Option<Time>,
+    /// Events it said it has and did not give out yet.
+    pub owed: Vec<EventId>,
     pub learned: Learned,
     pub account: Account,
 }

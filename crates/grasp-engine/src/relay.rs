@@ -30,6 +30,8 @@ pub(crate) struct Relay {
     pub(crate) account: Account,
     pub(crate) learned: Learned,
     pub(crate) brake: Brake,
+    /// Outlives a link, so that a flapping relay gets no new burst.
+    pub(crate) pace: Option<Pace>,
     pub(crate) groups: Vec<Group>,
     pub(crate) members: Members,
     /// Wanted since the last plan.
@@ -46,6 +48,8 @@ pub(crate) struct Relay {
     pub(crate) daily_at: Option<Time>,
     /// It gave its place to others then.
     pub(crate) made_way: Option<Time>,
+    /// Since when something is wanted of it, in this run.
+    pub(crate) wanted_since: Option<Time>,
     /// Where it stands in the queue of relays to be dialled.
     pub(crate) dial_place: Option<DialPlace>,
 }
@@ -78,15 +82,19 @@ pub(crate) struct Session {
     /// Does the relay give out as much at a time as it says?
     pub(crate) limit: Limit,
     pub(crate) negentropy: Negentropy,
-    pub(crate) pace: Pace,
     pub(crate) auth: Auth,
     /// To be asked again once we are known.
     pub(crate) after_auth: Vec<Work>,
     /// Live filters are to be packed anew as soon as nothing is pending.
     pub(crate) repack_wanted: bool,
     pub(crate) told_rotating: bool,
+    /// Questions that brought more than any may.
+    pub(crate) floods: u32,
+    /// A live subscription would be allowed as soon as a question ends.
+    pub(crate) squeezed: bool,
     /// What the current turn has brought.
     pub(crate) turn_events: u32,
+    pub(crate) turn_bytes: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -223,6 +231,7 @@ impl Relay {
             account: Account { known_since: now, ..Account::default() },
             learned: Learned::default(),
             brake: Brake::default(),
+            pace: None,
             groups: Vec::new(),
             members: Members::default(),
             staged: Vec::new(),
@@ -233,12 +242,25 @@ impl Relay {
             confirmed_through: 0,
             daily_at: None,
             made_way: None,
+            wanted_since: None,
             dial_place: None,
         }
     }
 
     pub(crate) fn is_wanted(&self) -> bool {
         (self.bootstrap || !self.repos.is_empty()) && !self.ourselves
+    }
+
+    /// Uptime counts only while we want something of it (S-30).
+    pub(crate) fn measure_want(&mut self, now: Time) {
+        match (self.is_wanted(), self.wanted_since) {
+            (true, None) => self.wanted_since = Some(now),
+            (false, Some(since)) => {
+                self.account.wanted_ms += millis(now.since(since));
+                self.wanted_since = None;
+            }
+            _ => {}
+        }
     }
 
     pub(crate) fn is_held_only(&self) -> bool {
@@ -373,7 +395,11 @@ impl Relay {
         self.groups.extend(grouped(&new, wanted, size));
         let numbers: Vec<u32> =
             (first..u32::try_from(self.groups.len()).unwrap_or(u32::MAX)).collect();
-        self.missing.extend(&numbers);
+        // A little that is new does not wait behind much that is old.
+        match numbers.len() <= FEW_GROUPS && self.missing.front().is_none_or(|first| *first >= 2) {
+            true => numbers.iter().rev().for_each(|number| self.missing.push_front(*number)),
+            false => self.missing.extend(&numbers),
+        }
         numbers
     }
 
@@ -410,9 +436,17 @@ impl Relay {
         if let Some(session) = self.session() {
             account.connected_ms += millis(now.since(session.since));
         }
+        if let Some(since) = self.wanted_since {
+            account.wanted_ms += millis(now.since(since));
+        }
+        // More than a record can name: everything is compared again instead.
+        let asked = self.session().map(Session::owed).unwrap_or_default();
+        let owed = || self.owed.iter().chain(&asked).map(|(id, _)| *id);
+        let named = owed().count() <= OWED_NAMED_MAX;
         Record {
             health: self.health,
-            last_alive: self.alive_at(now),
+            last_alive: self.alive_at(now).filter(|_| named),
+            owed: owed().take(OWED_NAMED_MAX).collect(),
             confirmed_through: self.confirmed_through(wanted).min(last_serial),
             daily_at: self.daily_at,
             paused_until: Some(self.brake.paused_until).filter(|until| *until > now),
@@ -466,6 +500,10 @@ impl Relay {
     }
 }
 
+const FEW_GROUPS: usize = 4;
+/// Ids that a record remembers to be owed.
+const OWED_NAMED_MAX: usize = 500;
+
 pub(crate) fn first_layer() -> Vec<Group> {
     vec![Group::new(Layer::Announcements, Vec::new()), Group::new(Layer::States, Vec::new())]
 }
@@ -475,7 +513,7 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 }
 
 impl Session {
-    pub(crate) fn new(peer: Peer, pace: Pace, now: Time) -> Self {
+    pub(crate) fn new(peer: Peer, now: Time) -> Self {
         Self {
             since: now,
             peer,
@@ -488,12 +526,14 @@ impl Session {
             rounds: VecDeque::new(),
             limit: Limit::Unproved,
             negentropy: Negentropy::Yes,
-            pace,
             auth: Auth::Untried,
             after_auth: Vec::new(),
             repack_wanted: false,
             told_rotating: false,
+            floods: 0,
+            squeezed: false,
             turn_events: 0,
+            turn_bytes: 0,
         }
     }
 }

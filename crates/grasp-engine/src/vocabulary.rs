@@ -128,6 +128,8 @@ pub struct Page {
     pub tallies: Vec<Tally>,
     /// NIP-67: the relay says whether older events match.
     pub hint: Option<Hint>,
+    /// Some event belongs to several filters, and nobody can tell for which of them it was sent.
+    pub mixed: bool,
     /// Of the ids that were asked for by name: those that did not come.
     pub missing: Vec<EventId>,
     pub bytes: u64,

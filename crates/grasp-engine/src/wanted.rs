@@ -100,10 +100,14 @@ impl Wanted {
         (number, new)
     }
 
+    pub(crate) fn wants_repo_on(&self, repo: u32, relay: u32, level: Level) -> bool {
+        let repo = self.repo(repo);
+        repo.is_some_and(|it| it.level == Some(level) && it.relays.contains(&relay))
+    }
+
     /// Is this repository followed in full on that relay?
     fn is_followed(&self, repo: u32, relay: u32) -> bool {
-        let repo = self.repo(repo);
-        repo.is_some_and(|it| it.level == Some(Level::Full) && it.relays.contains(&relay))
+        self.wants_repo_on(repo, relay, Level::Full)
     }
 
     pub(crate) fn wants_root_on(&self, root: u32, relay: u32) -> bool {

@@ -20,6 +20,9 @@ pub struct Info {
     /// Only where content is chosen for more than spam.
     pub curation: Option<String>,
     pub icon: Option<String>,
+    /// New at every start and sent with every link we make: a server that finds its own is talking
+    /// to itself under another name.
+    pub instance: Option<String>,
 }
 
 /// The document as JSON.
@@ -36,6 +39,7 @@ pub fn document(info: &Info, limits: &Limits) -> String {
         repo_acceptance_criteria: &info.repo_acceptance_criteria,
         curation: info.curation.as_deref(),
         icon: info.icon.as_deref(),
+        instance: info.instance.as_deref(),
         limitation: Limitation::of(limits),
         grasp: Further::of(limits),
     };
@@ -59,6 +63,8 @@ struct Document<'a> {
     curation: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     icon: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance: Option<&'a str>,
     limitation: Limitation,
     grasp: Further,
 }
@@ -167,6 +173,7 @@ mod tests {
             repo_acceptance_criteria: "None".into(),
             curation: None,
             icon: None,
+            instance: None,
         }
     }
 
@@ -184,9 +191,12 @@ mod tests {
         assert_eq!(it["supported_grasps"], json!(["GRASP-01"]));
         assert_eq!(it["repo_acceptance_criteria"], "None");
         assert!(it.get("curation").is_none() && it.get("icon").is_none());
+        assert!(it.get("instance").is_none());
         let curated = Info { curation: Some("mine".into()), icon: Some("i".into()), ..info() };
+        let curated = Info { instance: Some("0f".into()), ..curated };
         let it = parsed(&curated, &Limits::default());
         assert_eq!((&it["curation"], &it["icon"]), (&json!("mine"), &json!("i")));
+        assert_eq!(it["instance"], "0f");
     }
 
     #[test]

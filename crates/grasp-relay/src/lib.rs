@@ -4,6 +4,7 @@
 
 pub mod bucket;
 pub mod budgets;
+pub mod client;
 pub mod info;
 pub mod limits;
 pub mod message;
@@ -15,6 +16,7 @@ pub mod subscriptions;
 
 pub use bucket::{Rate, TokenBucket};
 pub use budgets::{Allowance, Budgets, Crowd, IpKey, Loopback, Refused, Unlimited};
+pub use client::{RelayMessage, Unreadable};
 pub use limits::Limits;
 pub use message::{Addressee, ClientMessage, Malformed};
 pub use neg::{IdSet, Initiator, Reconciler};

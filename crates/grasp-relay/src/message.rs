@@ -161,7 +161,7 @@ impl<'de> Visitor<'de> for Envelope {
     }
 }
 
-fn next<'de, A: SeqAccess<'de>, T: de::Deserialize<'de>>(
+pub(crate) fn next<'de, A: SeqAccess<'de>, T: de::Deserialize<'de>>(
     seq: &mut A,
     what: &'static str,
 ) -> Result<T, A::Error> {
@@ -169,7 +169,7 @@ fn next<'de, A: SeqAccess<'de>, T: de::Deserialize<'de>>(
     seq.next_element()?.ok_or_else(missing)
 }
 
-fn next_sub<'de, A: SeqAccess<'de>>(seq: &mut A) -> Result<SubId, A::Error> {
+pub(crate) fn next_sub<'de, A: SeqAccess<'de>>(seq: &mut A) -> Result<SubId, A::Error> {
     next(seq, "a subscription id")
 }
 
@@ -184,7 +184,7 @@ fn next_filters<'de, A: SeqAccess<'de>>(seq: &mut A) -> Result<Vec<Filter>, A::E
     Ok(filters)
 }
 
-fn next_hex<'de, A: SeqAccess<'de>>(seq: &mut A) -> Result<Vec<u8>, A::Error> {
+pub(crate) fn next_hex<'de, A: SeqAccess<'de>>(seq: &mut A) -> Result<Vec<u8>, A::Error> {
     next::<_, Hex>(seq, "a negentropy message").map(|hex| hex.0)
 }
 

@@ -24,6 +24,7 @@ pub use space::Space;
 use grasp_core::policy::Erased;
 use grasp_core::terms::Term;
 use grasp_core::{Coordinate, Event, EventId, Kind, PubKey, Timestamp, VerifiedEvent};
+use std::ops::RangeInclusive;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -144,6 +145,17 @@ pub trait Snapshot {
         budget: &mut Budget,
         sink: &mut dyn FnMut(Hit<'_>),
     ) -> Result<Progress>;
+    /// Goes through events in the order in which they were stored and shows those of some kinds to
+    /// `sink`; of others it reads only the header. After `rows_max` rows it stops and returns the
+    /// serial to go on with.
+    fn walk(
+        &self,
+        space: Space,
+        serials: RangeInclusive<u64>,
+        kinds: &[Kind],
+        rows_max: usize,
+        sink: &mut dyn FnMut(StoredEvent),
+    ) -> Result<Option<u64>>;
 }
 
 /// Sees what a sweep removed, and where it was.

@@ -25,6 +25,12 @@ pub enum Shelf {
     Parked = 7,
     /// repository + pull request, if it is for one: objects are on their way there
     Copies = 8,
+    /// ids of refused events, in four orders
+    Refused = 9,
+    /// relay + repository -> what each lacked at the last comparison, in four orders
+    Peers = 10,
+    /// relay -> its health, what was confirmed there, what it allows
+    Relays = 11,
 }
 
 /// A key, without its shelf, and a value.

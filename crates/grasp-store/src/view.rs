@@ -12,6 +12,7 @@ use grasp_core::policy::Erased;
 use grasp_core::terms::Term;
 use grasp_core::{Coordinate, Event, EventId, Kind, PubKey, Timestamp};
 use heed::RoTxn;
+use std::ops::{Bound, RangeInclusive};
 
 #[derive(Clone, Copy)]
 pub(crate) struct View<'t> {
@@ -221,5 +222,35 @@ impl<T: Viewed> Snapshot for T {
         sink: &mut dyn FnMut(Hit<'_>),
     ) -> Result<Progress> {
         query::advance(self.view(), space, cursor, budget, sink)
+    }
+
+    fn walk(
+        &self,
+        space: Space,
+        serials: RangeInclusive<u64>,
+        kinds: &[Kind],
+        rows_max: usize,
+        sink: &mut dyn FnMut(StoredEvent),
+    ) -> Result<Option<u64>> {
+        let view = self.view();
+        let (first, last) = (serials.start().to_be_bytes(), serials.end().to_be_bytes());
+        if serials.is_empty() {
+            return Ok(None);
+        }
+        let range = (Bound::Included(&first[..]), Bound::Included(&last[..]));
+        let rows = view.tables.of(space).events.range(view.txn, &range)?;
+        for (count, row) in rows.enumerate() {
+            let (key, value) = row?;
+            let serial = key.try_into().map(u64::from_be_bytes);
+            let serial = serial.map_err(|_| StoreError::Damaged("unreadable serial"))?;
+            if count == rows_max {
+                return Ok(Some(serial));
+            }
+            let record = Record::parse(value)?;
+            if kinds.contains(&record.kind()) {
+                sink(record.to_event(serial)?);
+            }
+        }
+        Ok(None)
     }
 }

@@ -3,14 +3,18 @@
 #![allow(clippy::panic, reason = "a testkit tells a test that it failed by panicking")]
 
 mod author;
+pub mod behaviour;
+pub mod chaos;
 mod client;
 mod git;
 mod http;
 mod random;
 mod repository;
 mod server;
+pub mod world;
 
 pub use author::{Author, Draft};
+pub use behaviour::Behaviour;
 pub use client::{Client, Reply};
 pub use git::{Git, Ran, UNBORN, WorkTree};
 pub use http::{Page, http, read_to_end};

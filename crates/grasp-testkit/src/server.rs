@@ -185,6 +185,13 @@ impl Server {
         *self = Self::launch(home).await;
     }
 
+    /// The same on the same port, for those who know it by its address.
+    pub async fn restart_in_place(&mut self) {
+        let place = self.address.split('/').next().unwrap_or_default().to_owned();
+        self.home.set("NGIT_BIND_ADDRESS", &place);
+        self.restart().await;
+    }
+
     /// A command of the same program on the same data, with the same settings.
     pub fn command(&self, args: &[&str]) -> Command {
         self.home.command(args)

@@ -2,8 +2,8 @@
 //! that is not ours is touched, and a missing key beside existing data is never replaced.
 
 use anyhow::{Context, Result, bail};
-use grasp_core::PubKey;
-use grasp_core::id::{decode_bech32, encode_bech32};
+use grasp_core::id::{Signature, decode_bech32, encode_bech32};
+use grasp_core::{Event, EventId, Kind, PubKey, Tag, Timestamp};
 use rustix::fs::{FlockOperation, flock};
 use secp256k1::{Keypair, SecretKey};
 use std::fs::{self, File, OpenOptions};
@@ -116,6 +116,24 @@ impl RelayKey {
             .and_then(|mut random| std::io::Read::read_exact(&mut random, &mut secret))
             .context("cannot read random bytes for a new relay key")?;
         Self::from_secret(secret)
+    }
+
+    /// The answer to another relay's challenge (NIP-42), and the only thing this key signs.
+    pub fn answers(&self, relay: &str, challenge: &str, now: Timestamp) -> Event {
+        let tag = |name: &str, value: &str| Tag(vec![name.to_owned(), value.to_owned()]);
+        let mut event = Event {
+            id: EventId::from_bytes([0; 32]),
+            pubkey: self.public,
+            created_at: now,
+            kind: Kind::AUTH,
+            tags: vec![tag("relay", relay), tag("challenge", challenge)],
+            content: String::new(),
+            sig: Signature::from_bytes([0; 64]),
+        };
+        event.id = event.hash();
+        let sig = secp256k1::schnorr::sign_no_aux_rand(event.id.as_bytes(), &self.keypair);
+        event.sig = Signature::from_bytes(sig.to_byte_array());
+        event
     }
 
     pub fn from_secret(secret: [u8; 32]) -> Result<Self> {

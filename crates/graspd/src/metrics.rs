@@ -1,9 +1,11 @@
-//! What operators measure. Exact names in text format 0.0.4; every label comes from a closed set,
-//! so that no stranger can make the list grow.
+//! What operators measure. Exact names in text format 0.0.4; every label comes from a closed set
+//! or is capped in number, so that no stranger can make the list grow without end.
 
 mod git;
+mod sync;
 
 pub use git::{Authorization, Direction, GitMetrics, Operation};
+pub use sync::{RELAY_LABELS_MAX, Rejected, Status, SyncMetrics};
 
 use grasp_core::Kind;
 use grasp_relay::Crowd;
@@ -30,6 +32,7 @@ pub struct Metrics {
     events_stored: IntCounterVec,
     events_rejected: IntCounterVec,
     pub git: GitMetrics,
+    pub sync: SyncMetrics,
     /// Repositories found not to be where their state says.
     pub refs_differ: IntCounter,
 }
@@ -72,6 +75,7 @@ impl Metrics {
         );
         Ok(Self {
             git: GitMetrics::new(&registry)?,
+            sync: SyncMetrics::new(&registry)?,
             refs_differ: counter(
                 "ngit_git_refs_differ_total",
                 "Times a repository's refs were found to differ from its served state.",

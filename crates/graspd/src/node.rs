@@ -3,12 +3,14 @@
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::errand::{Desk, Pool};
+use crate::feed::Wake;
 use crate::host::Host;
 use crate::http::git::Turnstile;
 use crate::hub::Hub;
-use crate::ingest::{Bounds, Ingest, Writer, withdraw_blacklisted};
+use crate::ingest::{Bounds, Ingest, SecondChance, Writer, withdraw_blacklisted};
 use crate::keeper;
 use crate::metrics::Metrics;
+use crate::outbound::Instance;
 use crate::readers::Readers;
 use grasp_core::policy::Rules;
 use grasp_core::{Kind, PubKey, Service};
@@ -36,6 +38,8 @@ pub struct Node {
     pub description: String,
     /// The NIP-11 document.
     pub info: String,
+    /// Tells this process from every other server.
+    pub instance: Instance,
     pub limits: NodeLimits,
     pub trusted_proxies: Vec<IpNet>,
     pub metrics_enabled: bool,
@@ -45,6 +49,10 @@ pub struct Node {
     pub hub: Arc<Hub>,
     pub readers: Readers,
     pub ingest: Ingest,
+    /// Refused events that may still be welcome.
+    pub second_chance: Arc<SecondChance>,
+    /// Rung whenever something was stored.
+    pub wake: Arc<Wake>,
     pub host: Arc<Host>,
     /// Who may fetch and push right now.
     pub turnstile: Turnstile,
@@ -103,6 +111,7 @@ impl Node {
             tracing::info!(withdrawn, "blacklisted repositories are no longer served");
         }
         let metrics = Arc::new(Metrics::new()?);
+        let instance = Instance::random()?;
         let loopback = match config.trusted_proxies.is_empty() {
             true => Loopback::Exempt,
             false => Loopback::Counted,
@@ -110,6 +119,9 @@ impl Node {
         let budgets = Arc::new(Mutex::new(Budgets::new(Arc::clone(&relay), loopback)));
         let (chores, inbox) = mpsc::channel(CHORES_MAX);
         let host = Arc::new(Host::open(config, git_root, chores).await?);
+        let sync = &config.sync;
+        let second_chance = Arc::new(SecondChance::new(sync.rejected_hot, sync.rejected_cold));
+        let wake = Arc::new(Wake::default());
         let writer = |hub: &Arc<Hub>| Writer {
             store: Arc::clone(store),
             rules: Arc::clone(&rules),
@@ -119,13 +131,16 @@ impl Node {
             hub: Arc::clone(hub),
             clock: Arc::clone(&clock),
             metrics: Arc::clone(&metrics),
+            second_chance: Arc::clone(&second_chance),
+            wake: Arc::clone(&wake),
         };
         writer(&Arc::default()).recover()?;
         let hub = Arc::new(Hub::starting_at(store.read()?.last_serial()?));
         let (ingest, threads) = writer(&hub).start(verify_threads(config))?;
         let node = Arc::new(Self {
             service: Arc::new(config.service.clone()),
-            info: info::document(&about(config, relay_key), &relay),
+            info: info::document(&about(config, relay_key, &instance), &relay),
+            instance,
             rules,
             name: config.relay_name.clone(),
             description: config.relay_description.clone(),
@@ -150,6 +165,8 @@ impl Node {
             hub,
             readers: Readers::start(store, READER_THREADS)?,
             ingest,
+            second_chance,
+            wake,
             host,
             turnstile: Turnstile::new(config.git.clone(), config.metrics.busiest_repositories_max),
             closing: CancellationToken::new(),
@@ -349,7 +366,7 @@ fn bounds(config: &Config) -> Bounds {
 }
 
 /// What the NIP-11 document says: only what works.
-fn about(config: &Config, relay_key: PubKey) -> Info {
+fn about(config: &Config, relay_key: PubKey, instance: &Instance) -> Info {
     let mut nips = vec![1, 11, 34, 40, 42, 45, 67, 70, 77];
     if config.service.base_path().is_empty() {
         nips.push(5);
@@ -372,10 +389,14 @@ fn about(config: &Config, relay_key: PubKey) -> Info {
         software: "graspd".into(),
         version: env!("CARGO_PKG_VERSION").into(),
         supported_nips: nips,
-        supported_grasps: vec!["GRASP-01".into()],
+        supported_grasps: match config.sync.enabled {
+            true => vec!["GRASP-01".into(), "GRASP-02".into()],
+            false => vec!["GRASP-01".into()],
+        },
         repo_acceptance_criteria: criteria.into(),
         curation: curated.then(|| "Some authors or repositories are excluded.".into()),
         icon: None,
+        instance: Some(instance.as_str().to_owned()),
     }
 }
 

@@ -92,6 +92,61 @@ fn the_git_limits_default_to_what_was_decided() {
 }
 
 #[test]
+fn the_numbers_of_sync_default_to_what_was_decided() {
+    let sync = Operator::new().config().sync;
+    assert!(sync.enabled && !sync.allow_non_global);
+    assert_eq!(sync.bootstrap, None);
+    // Their values are fixed by the engine's own tests.
+    assert_eq!(sync.engine, grasp_engine::Settings::default());
+    assert_eq!(sync.patience, grasp_engine::Patience::default());
+    assert_eq!(sync.links_per_address_max, 32);
+    assert_eq!((sync.probe_timeout, sync.probe_bytes_max), (Duration::from_secs(3), 256 << 10));
+    assert_eq!(sync.rejected_hot, Duration::from_secs(120));
+    assert_eq!(sync.rejected_cold, Duration::from_secs(7 * 86_400));
+    assert_eq!(sync.verdict_age_max, Duration::from_secs(86_400));
+}
+
+#[test]
+fn sync_is_told_what_the_operator_wrote() {
+    let mut operator = Operator::new();
+    operator.env("NGIT_SYNC_BOOTSTRAP_RELAY_URL", "wss://Relay.Example:443/");
+    operator.env("NGIT_SYNC_BATCH_WINDOW_MS", "50");
+    operator.env("NGIT_SYNC_DAILY_MIN_HOURS", "2");
+    operator.env("NGIT_NAUGHTY_LIST_EXPIRATION_HOURS", "1");
+    operator.env("NGIT_SYNC_AUTH", "false");
+    operator.args(&["--sync-disable-negentropy", "--sync-links-max=7", "--sync-enabled=false"]);
+    operator.file("graspd.toml", "sync_strays_max = 3\nsync_allow_non_global_targets = true\n");
+    let sync = operator.config().sync;
+    assert_eq!(sync.bootstrap.unwrap().as_str(), "wss://relay.example");
+    assert_eq!(sync.engine.window, Duration::from_millis(50));
+    assert_eq!(sync.engine.daily_min, Duration::from_secs(2 * 3_600));
+    assert_eq!(sync.engine.banned_for, Duration::from_secs(3_600));
+    assert_eq!((sync.engine.authenticate, sync.engine.negentropy), (false, false));
+    assert_eq!(sync.engine.links_max, 7);
+    assert_eq!(sync.patience.strays_max, 3);
+    assert!(sync.allow_non_global && !sync.enabled);
+}
+
+#[test]
+fn a_bootstrap_relay_has_a_plain_address() {
+    for bad in ["relay.example", "https://relay.example", "wss://user:word@relay.example"] {
+        let mut operator = Operator::new();
+        operator.env("NGIT_SYNC_BOOTSTRAP_RELAY_URL", bad);
+        operator.complains(&["NGIT_SYNC_BOOTSTRAP_RELAY_URL", "wss://relay.example"]);
+    }
+}
+
+#[test]
+fn what_is_risky_or_useless_about_sync_is_said_at_the_start() {
+    let mut operator = Operator::new();
+    operator.env("NGIT_DOMAIN", "git.example");
+    operator.env("NGIT_SYNC_BOOTSTRAP_RELAY_URL", "wss://git.example");
+    operator.env("NGIT_SYNC_ALLOW_NON_GLOBAL_TARGETS", "true");
+    let notes = operator.config().notes.join("\n");
+    assert!(notes.contains("this very server") && notes.contains("NON_GLOBAL"), "{notes}");
+}
+
+#[test]
 fn each_of_the_five_layers_yields_to_the_one_above() {
     let mut operator = Operator::new();
     assert_eq!(operator.config().relay.subscriptions_max, 500);
@@ -158,6 +213,11 @@ fn numbers_that_contradict_each_other_are_refused() {
         ("NGIT_RELAY_MAX_NEG_ITEMS=9", "NGIT_RELAY_MAX_NEG_TOTAL_ITEMS=8"),
         ("NGIT_RELAY_PING_SECS=9", "NGIT_RELAY_IDLE_TIMEOUT_SECS=8"),
         ("NGIT_GIT_DATA_PATH=/srv/x/", "NGIT_RELAY_DATA_PATH=/srv/x"),
+        ("NGIT_SYNC_DAILY_MIN_HOURS=9", "NGIT_SYNC_DAILY_MAX_HOURS=8"),
+        ("NGIT_SYNC_BASE_BACKOFF_SECS=9", "NGIT_SYNC_MAX_BACKOFF_SECS=8"),
+        ("NGIT_SYNC_COOLDOWN_SECS=9", "NGIT_SYNC_COOLDOWN_MAX_SECS=8"),
+        ("NGIT_SYNC_MISSING_RETRY_MIN_SECS=9", "NGIT_SYNC_MISSING_RETRY_MAX_SECS=8"),
+        ("NGIT_SYNC_IDS_PER_REQUEST_MAX=100", "NGIT_SYNC_REQUEST_BYTES_MAX=4096"),
     ] {
         let mut operator = Operator::new();
         for assignment in [small, large] {
@@ -202,8 +262,13 @@ fn a_part_not_built_accepts_its_default_and_nothing_else() {
         ("NGIT_ARCHIVE_ALL", "no", "1"),
         ("NGIT_ARCHIVE_READ_ONLY", "false", "true"),
         ("NGIT_GRASP06_ENABLE", "0", "true"),
-        ("NGIT_SYNC_BOOTSTRAP_RELAY_URL", "", "wss://relay.example"),
-        ("NGIT_SYNC_MAX_BACKOFF_SECS", "3600", "60"),
+        ("NGIT_SYNC_DOMAIN_OVERRIDES", "", "git.example:2,10"),
+        ("NGIT_SYNC_RECURSIVE_DESCENDANT_LIMIT", "500", "60"),
+        (
+            "NGIT_SYNC_PLUS_FALLBACK_RELAYS",
+            "wss://relay.ditto.pub/,wss://relay.damus.io,wss://nos.lol,wss://relay.primal.net",
+            "wss://relay.example",
+        ),
         ("NGIT_BLACKLIST_AUTO_RESTORE", "false", "true"),
     ] {
         let mut operator = Operator::new();

@@ -1,10 +1,11 @@
-//! Refusals as sentences. Each has the prefix machines read, words a person can act on, and a short
-//! code that never changes, for counting.
+//! Refusals as sentences. Each has the prefix machines read, words a person can act on, a short code
+//! that never changes, for counting, and how long it lasts.
 
 use crate::id::{BadName, PubKey, RepoId};
 use crate::nip09::BadRequest;
 use crate::nip34::announcement::Listing;
 use crate::nip34::thread::NoTip;
+use Lasting::{Forever, UntilKnown};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -34,20 +35,42 @@ impl Prefix {
     }
 }
 
+/// Whether the same event could ever be welcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lasting {
+    /// A matter of the moment: of the clock, of room, of what else is here.
+    Passing,
+    /// Only for want of something that may still come.
+    UntilKnown,
+    /// Nothing that arrives can change it, as long as the rules are the same.
+    Forever,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason {
     prefix: Prefix,
     code: &'static str,
     text: Cow<'static, str>,
+    lasting: Lasting,
 }
 
 impl Reason {
+    /// A refusal that passes; see [`Self::lasts`].
     pub const fn new(prefix: Prefix, code: &'static str, text: &'static str) -> Self {
-        Self { prefix, code, text: Cow::Borrowed(text) }
+        Self { prefix, code, text: Cow::Borrowed(text), lasting: Lasting::Passing }
     }
 
-    pub fn saying(prefix: Prefix, code: &'static str, text: String) -> Self {
-        Self { prefix, code, text: Cow::Owned(text) }
+    pub const fn saying(prefix: Prefix, code: &'static str, text: String) -> Self {
+        Self { prefix, code, text: Cow::Owned(text), lasting: Lasting::Passing }
+    }
+
+    pub const fn lasts(mut self, lasting: Lasting) -> Self {
+        self.lasting = lasting;
+        self
+    }
+
+    pub const fn lasting(&self) -> Lasting {
+        self.lasting
     }
 
     pub const fn prefix(&self) -> Prefix {
@@ -82,16 +105,20 @@ impl Reason {
         "expired-in-purgatory",
         "previously expired from purgatory without git data",
     );
-    pub const EXPIRED: Self = Self::new(Prefix::Invalid, "expired", "event is expired");
+    pub const EXPIRED: Self =
+        Self::new(Prefix::Invalid, "expired", "event is expired").lasts(Forever);
     pub const DELETED: Self =
-        Self::new(Prefix::Invalid, "deleted", "this event is deleted by its author");
+        Self::new(Prefix::Invalid, "deleted", "this event is deleted by its author").lasts(Forever);
     pub const VANISHED: Self =
-        Self::new(Prefix::Blocked, "vanished", "this pubkey has requested to vanish");
+        Self::new(Prefix::Blocked, "vanished", "this pubkey has requested to vanish")
+            .lasts(Forever);
     pub const AUTH_IS_NO_EVENT: Self = Self::new(
         Prefix::Invalid,
         "auth-kind",
         "kind 22242 answers a challenge; send it as AUTH, not as EVENT",
-    );
+    )
+    .lasts(Forever);
+    /// Nobody keeps such an event, so nobody offers it twice: nothing to be remembered.
     pub const EPHEMERAL_FROM_SYNC: Self = Self::new(
         Prefix::Blocked,
         "ephemeral-sync",
@@ -101,43 +128,51 @@ impl Reason {
         Prefix::AuthRequired,
         "protected",
         "this event is protected; only its author may publish it here",
-    );
+    )
+    .lasts(Forever);
     pub const PRIVATE: Self = Self::new(
         Prefix::Restricted,
         "private",
         "this server is public and cannot keep a repository private; choose one with GRASP-08",
-    );
+    )
+    .lasts(Forever);
     pub const NO_ANNOUNCEMENT: Self = Self::new(
         Prefix::Invalid,
         "no-announcement",
         "no announcement exists for this repository; publish its announcement here first",
-    );
+    )
+    .lasts(UntilKnown);
     pub const NOT_AUTHORISED: Self = Self::new(
         Prefix::Restricted,
         "not-authorised",
         "author not authorized for this repository; a maintainer must list the author, and the \
          author's own announcement must list a maintainer",
-    );
+    )
+    .lasts(UntilKnown);
     pub const NOT_LISTED: Self = Self::new(
         Prefix::Restricted,
         "not-authorised",
         "author not authorized for this repository; no maintainer lists the author",
-    );
+    )
+    .lasts(UntilKnown);
     pub const UNRELATED: Self = Self::new(
         Prefix::Restricted,
         "unrelated",
         "event must reference an accepted repository or accepted event",
-    );
+    )
+    .lasts(UntilKnown);
     pub const UNRELATED_PULL_REQUEST: Self = Self::new(
         Prefix::Restricted,
         "unrelated",
         "PR event must reference an accepted repository or accepted event",
-    );
+    )
+    .lasts(UntilKnown);
     pub const STRANGER: Self = Self::new(
         Prefix::Restricted,
         "stranger",
         "profiles and relay lists are kept only for people who take part in a repository here",
-    );
+    )
+    .lasts(UntilKnown);
     pub const GRASP_LISTS_FULL: Self = Self::new(
         Prefix::Restricted,
         "grasp-lists-full",
@@ -147,7 +182,8 @@ impl Reason {
         Prefix::Invalid,
         "foreign-target",
         "the deletion names an event of another author; name only your own",
-    );
+    )
+    .lasts(Forever);
     pub const WRONG_FACTS: Self =
         Self::new(Prefix::Error, "wrong-facts", "could not look up what this event is about");
 }
@@ -156,18 +192,19 @@ impl Reason {
 impl Reason {
     pub(super) fn blacklisted_author(author: &PubKey) -> Self {
         let text = format!("Event author {} is blacklisted", author.to_npub());
-        Self::saying(Prefix::Blocked, "author-blacklisted", text)
+        Self::saying(Prefix::Blocked, "author-blacklisted", text).lasts(Forever)
     }
 
     pub(super) fn blacklisted(repo: &RepoId) -> Self {
         let text = format!("repository {repo} is blacklisted");
-        Self::saying(Prefix::Blocked, "repository-blacklisted", text)
+        Self::saying(Prefix::Blocked, "repository-blacklisted", text).lasts(Forever)
     }
 
     pub(super) fn not_whitelisted(repo: &RepoId) -> Self {
         let text =
             format!("this server hosts chosen repositories only, and {repo} is not among them");
-        Self::saying(Prefix::Restricted, "not-whitelisted", text)
+        // Its author may still be invited by somebody who is welcome.
+        Self::saying(Prefix::Restricted, "not-whitelisted", text).lasts(UntilKnown)
     }
 
     pub(super) fn too_far_ahead(secs_max: u64) -> Self {
@@ -184,19 +221,20 @@ impl Reason {
         };
         let text =
             format!("announcement must list {address} in both clone and relays; {missing} here");
-        Self::saying(Prefix::Invalid, "not-listing-us", text)
+        Self::saying(Prefix::Invalid, "not-listing-us", text).lasts(UntilKnown)
     }
 }
 
 impl From<BadName> for Reason {
     fn from(bad: BadName) -> Self {
-        Self::saying(Prefix::Invalid, "bad-identifier", format!("the d tag is unusable: {bad}"))
+        let text = format!("the d tag is unusable: {bad}");
+        Self::saying(Prefix::Invalid, "bad-identifier", text).lasts(Forever)
     }
 }
 
 impl From<NoTip> for Reason {
     fn from(bad: NoTip) -> Self {
-        Self::saying(Prefix::Invalid, "no-tip", bad.to_string())
+        Self::saying(Prefix::Invalid, "no-tip", bad.to_string()).lasts(Forever)
     }
 }
 
@@ -207,6 +245,6 @@ impl From<BadRequest> for Reason {
             BadRequest::NoTarget => "no-target",
             BadRequest::OtherRelays => "other-relays",
         };
-        Self::saying(Prefix::Invalid, code, bad.to_string())
+        Self::saying(Prefix::Invalid, code, bad.to_string()).lasts(Forever)
     }
 }

@@ -4,6 +4,7 @@ use crate::id::{BadName, Identifier, PubKey, RepoId};
 use crate::maintainers::MaintainerRule;
 use crate::nip34::Announcement;
 use crate::service::Service;
+use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -34,6 +35,12 @@ impl Rules {
         let repo = &announcement.repo;
         let welcome = self.whitelists(repo) && !self.blacklists(repo) && !announcement.private;
         welcome && announcement.lists(&self.service)
+    }
+
+    /// Two equal ones mean that the same event gets the same verdict, other things being equal.
+    /// Another version of the program may judge by other rules, so it counts as well.
+    pub fn fingerprint(&self) -> [u8; 32] {
+        Sha256::digest(format!("{} {self:?}", env!("CARGO_PKG_VERSION"))).into()
     }
 
     pub fn blacklists(&self, repo: &RepoId) -> bool {

@@ -8,6 +8,8 @@ mod deletions;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod lasting;
+#[cfg(test)]
 mod membership;
 #[cfg(test)]
 mod related;

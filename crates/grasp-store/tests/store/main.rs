@@ -21,4 +21,6 @@ mod sweeps;
 #[cfg(test)]
 mod tombstones;
 #[cfg(test)]
+mod walk;
+#[cfg(test)]
 mod world;

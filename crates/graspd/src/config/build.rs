@@ -8,6 +8,7 @@ use super::owner::OwnerSecret;
 use super::raw::RawConfig;
 use super::reader::Reader;
 use super::setting::Setting;
+use super::sync::SyncConfig;
 use super::table::*;
 use super::value::{Value, log_directives};
 use grasp_core::PubKey;
@@ -40,6 +41,7 @@ pub struct Config {
     pub git: GitLimits,
     pub holding: HoldingConfig,
     pub metrics: MetricsConfig,
+    pub sync: SyncConfig,
     /// Directives for a tracing filter.
     pub log_filter: String,
     pub drain: Duration,
@@ -106,6 +108,7 @@ impl Config {
         let git = GitLimits::read(from, git_binary);
         let holding = HoldingConfig::read(from);
         let metrics = MetricsConfig::read(from);
+        let sync = SyncConfig::read(from);
         let (bind_address, naming, service) = Naming::read(from)?;
         let mut config = Self {
             bind_address,
@@ -126,6 +129,7 @@ impl Config {
             git,
             holding,
             metrics,
+            sync,
             log_filter: log_directives(&from.text(&NGIT_LOG_LEVEL)),
             drain: from.duration(&NGIT_DRAIN_SECS),
             push_drain: from.duration(&NGIT_PUSH_DRAIN_SECS),
@@ -162,6 +166,20 @@ impl Config {
         }
         if self.backend == Backend::Memory {
             self.notes.push("events are kept in a temporary directory and lost at the end".into());
+        }
+        if let Some(own) =
+            self.sync.bootstrap.as_ref().filter(|it| self.service.names_relay(it.as_str()))
+        {
+            self.notes.push(format!(
+                "NGIT_SYNC_BOOTSTRAP_RELAY_URL is this very server ({own}) and leads nowhere"
+            ));
+        }
+        if self.sync.enabled && self.sync.allow_non_global {
+            self.notes.push(
+                "NGIT_SYNC_ALLOW_NON_GLOBAL_TARGETS is set: whoever publishes an announcement can \
+                 make this server connect to addresses in its own network"
+                    .to_owned(),
+            );
         }
     }
 }

@@ -14,6 +14,7 @@ mod print;
 mod raw;
 mod reader;
 pub mod setting;
+mod sync;
 pub mod table;
 mod value;
 
@@ -28,4 +29,5 @@ pub use owner::{BadOwnerKey, OwnerSecret, configured_owner_key};
 pub use print::print;
 pub use raw::{RawConfig, RawValue, Sources};
 pub use setting::Setting;
+pub use sync::SyncConfig;
 pub use table::SETTINGS;

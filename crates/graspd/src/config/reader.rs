@@ -121,6 +121,9 @@ impl<'raw> Reader<'raw> {
         let number = self.number(setting);
         match setting.form {
             Form::Number { unit: Unit::Millis, .. } => Duration::from_millis(number),
+            Form::Number { unit: Unit::Hours, .. } => {
+                Duration::from_secs(number.saturating_mul(3_600))
+            }
             _ => Duration::from_secs(number),
         }
     }

@@ -74,11 +74,13 @@ pub enum Topic {
     Running,
     Removal,
     Sync,
+    Links,
+    Questions,
     Modes,
 }
 
 impl Topic {
-    pub const ALL: [Topic; 11] = [
+    pub const ALL: [Topic; 13] = [
         Self::Service,
         Self::Storage,
         Self::Policy,
@@ -89,6 +91,8 @@ impl Topic {
         Self::Running,
         Self::Removal,
         Self::Sync,
+        Self::Links,
+        Self::Questions,
         Self::Modes,
     ];
 
@@ -104,6 +108,8 @@ impl Topic {
             Self::Running => "Running",
             Self::Removal => "Removal and retention",
             Self::Sync => "Sync with other servers",
+            Self::Links => "Sync: links to other relays",
+            Self::Questions => "Sync: what other relays are asked",
             Self::Modes => "Archive, contributor and private modes",
         }
     }

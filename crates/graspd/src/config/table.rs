@@ -5,11 +5,12 @@
 use super::setting::Fallback::{Is, Unset};
 use super::setting::Part::{Built, Ignored, NotBuilt};
 use super::setting::Topic::{
-    Connections, Git, Messages, Modes, Negentropy, Policy, Removal, Running, Service, Storage, Sync,
+    Connections, Git, Links, Messages, Modes, Negentropy, Policy, Questions, Removal, Running,
+    Service, Storage, Sync,
 };
 use super::setting::{Form, Part, Setting, Unit, ascii, shortened};
 
-const SYNC: Part = NotBuilt("proactive sync");
+const SYNC_PLUS: Part = NotBuilt("GRASP-03 sync");
 const ARCHIVE: Part = NotBuilt("archive mode (GRASP-05)");
 const PRIVATE: Part = NotBuilt("private mode (GRASP-08)");
 const RESTORE: Part = NotBuilt("restoring repositories taken off the blacklist");
@@ -19,6 +20,8 @@ const U32_MAX: u64 = u32::MAX as u64;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const DAY_SECS: u64 = 86_400;
+/// Longer than any server runs, and small enough to be added up without care.
+const LONG_SECS: u64 = 3_650 * DAY_SECS;
 
 const fn number(unit: Unit, min: u64, max: u64) -> Form {
     Form::Number { unit, min, max }
@@ -31,6 +34,12 @@ const fn bytes(min: u64, max: u64) -> Form {
 }
 const fn secs(min: u64, max: u64) -> Form {
     number(Unit::Secs, min, max)
+}
+const fn millis(min: u64, max: u64) -> Form {
+    number(Unit::Millis, min, max)
+}
+const fn hours(min: u64) -> Form {
+    number(Unit::Hours, min, LONG_SECS / 3_600)
 }
 
 macro_rules! settings {
@@ -267,36 +276,148 @@ settings! {
     /// How much longer that one still keeps its targets out.
     NGIT_DELETION_REQUEST_RETENTION_USED_UNSERVED_GATING_ADDITIONAL_SECS: secs(0, u64::MAX), Is("7776000"), Removal, RETENTION;
 
-    /// A relay to follow besides those that announcements name.
-    NGIT_SYNC_BOOTSTRAP_RELAY_URL: Form::RelayUrl, Unset("none"), Sync, SYNC;
+    /// Follow the relays that announcements name and fetch what they have (GRASP-02). Without it
+    /// this server only takes what is brought to it, and does not claim GRASP-02.
+    NGIT_SYNC_ENABLED: Form::Switch, Is("true"), Sync, Built;
+    /// A relay to follow besides those that announcements name; it may be at any address.
+    NGIT_SYNC_BOOTSTRAP_RELAY_URL: Form::RelayUrl, Unset("none"), Sync, Built;
+    /// Also talk to addresses that are not on the public internet. Strangers choose the addresses,
+    /// so this is for tests and closed networks.
+    NGIT_SYNC_ALLOW_NON_GLOBAL_TARGETS: Form::Switch, Is("false"), Sync, Built;
+    /// Authenticate with this relay's own key to relays that ask for it.
+    NGIT_SYNC_AUTH: Form::Switch, Is("true"), Sync, Built;
+    /// Never reconcile (NIP-77), only ask for pages.
+    NGIT_SYNC_DISABLE_NEGENTROPY: Form::Switch, Is("false"), Sync, Built;
+    /// How long new repositories and threads are collected before they are asked for together.
+    NGIT_SYNC_BATCH_WINDOW_MS: millis(0, 600_000), Is("5000"), Sync, Built;
+    /// An absence shorter than this is caught up with instead of starting over; also how far back
+    /// beyond it the catching up reaches.
+    NGIT_SYNC_RESUME_WITHIN_SECS: secs(1, 7 * DAY_SECS), Is("900"), Sync, Built;
+    /// Every relay is compared in full once in a while, at a random moment after this many hours
+    /// at the earliest.
+    NGIT_SYNC_DAILY_MIN_HOURS: hours(1), Is("23"), Sync, Built;
+    /// And after this many at the latest.
+    NGIT_SYNC_DAILY_MAX_HOURS: hours(1), Is("25"), Sync, Built;
+    /// How often relays that nobody names any more are looked for, to leave them.
+    NGIT_SYNC_DISCONNECT_CHECK_INTERVAL_SECS: secs(1, LONG_SECS), Is("60"), Sync, Built;
+    /// How long a refused announcement or state is kept whole, in case what it lacked appears.
+    NGIT_REJECTED_HOT_CACHE_DURATION_SECS: secs(0, LONG_SECS), Is("120"), Sync, Built;
+    /// How long the ids of refused events are remembered.
+    NGIT_REJECTED_COLD_INDEX_EXPIRY_SECS: secs(0, LONG_SECS), Is("604800"), Sync, Built;
+    /// How long what a comparison with another relay showed is worth telling.
+    NGIT_SYNC_VERDICT_MAX_AGE_HOURS: hours(1), Is("24"), Sync, Built;
+
+    /// Own limits for some hosts, as `host:concurrent,per_minute;...`.
+    NGIT_SYNC_DOMAIN_OVERRIDES: Form::Text, Is(""), Sync, NotBuilt("fetching git data from other servers");
     /// Follow authors to the relays they use (GRASP-03).
     NGIT_SYNC_PLUS_ENABLED: Form::Bool, Is("true"), Sync, Ignored("GRASP-03 sync");
     /// Relays asked for the relay lists of authors.
-    NGIT_USER_INDEX_RELAYS: Form::RelayUrls, Is("wss://purplepag.es,wss://index.hzrd149.com,wss://indexer.coracle.social"), Sync, SYNC;
+    NGIT_USER_INDEX_RELAYS: Form::RelayUrls, Is("wss://purplepag.es,wss://index.hzrd149.com,wss://indexer.coracle.social"), Sync, SYNC_PLUS;
     /// Relays used for authors without a relay list.
-    NGIT_SYNC_PLUS_FALLBACK_RELAYS: Form::RelayUrls, Is("wss://relay.ditto.pub,wss://relay.damus.io,wss://nos.lol,wss://relay.primal.net"), Sync, SYNC;
+    NGIT_SYNC_PLUS_FALLBACK_RELAYS: Form::RelayUrls, Is("wss://relay.ditto.pub,wss://relay.damus.io,wss://nos.lol,wss://relay.primal.net"), Sync, SYNC_PLUS;
     /// Events followed below one thread.
-    NGIT_SYNC_RECURSIVE_DESCENDANT_LIMIT: count(1, u64::MAX), Is("500"), Sync, SYNC;
+    NGIT_SYNC_RECURSIVE_DESCENDANT_LIMIT: count(1, u64::MAX), Is("500"), Sync, SYNC_PLUS;
+
+    /// Relays followed of one announcement; the rest are not.
+    NGIT_SYNC_RELAYS_PER_ANNOUNCEMENT_MAX: count(1, 10_000), Is("20"), Links, Built;
+    /// Relays followed in all.
+    NGIT_SYNC_RELAYS_MAX: count(1, 10_000_000), Is("50000"), Links, Built;
+    /// Links to other relays at a time; when more are wanted, they take turns.
+    NGIT_SYNC_LINKS_MAX: count(1, 100_000), Is("500"), Links, Built;
+    /// Links to one IP address, whatever the names that lead there.
+    NGIT_SYNC_LINKS_PER_ADDRESS_MAX: count(1, 100_000), Is("32"), Links, Built;
+    /// How long a link with nothing left to fetch stays while others wait for its place.
+    NGIT_SYNC_LINK_TURN_SECS: secs(1, LONG_SECS), Is("600"), Links, Built;
+    /// Of the links: for relays that only repositories without git data name.
+    NGIT_SYNC_HELD_LINKS_PERCENT: number(Unit::Percent, 0, 100), Is("10"), Links, Built;
+    /// Time between two attempts to reach one host for their sake.
+    NGIT_SYNC_HELD_DIAL_GAP_SECS: secs(0, LONG_SECS), Is("600"), Links, Built;
+    /// Relays being dialled at a time.
+    NGIT_SYNC_DIALS_MAX: count(1, 1_000), Is("8"), Links, Built;
+    /// Time between two dials.
+    NGIT_SYNC_DIAL_GAP_MS: millis(0, 600_000), Is("250"), Links, Built;
+    /// A dial that takes longer no longer keeps others from dialling.
+    NGIT_SYNC_DIAL_PATIENCE_MS: millis(1, 600_000), Is("2000"), Links, Built;
+    /// Time for a relay to say what it is and allows (NIP-11).
+    NGIT_SYNC_PROBE_TIMEOUT_MS: millis(1, 600_000), Is("3000"), Links, Built;
+    /// Size of that answer.
+    NGIT_SYNC_PROBE_BYTES_MAX: bytes(1_024, 16 * MIB), Is("262144"), Links, Built;
+
+    /// First pause before a relay is tried again; it doubles with every failure.
+    NGIT_SYNC_BASE_BACKOFF_SECS: secs(1, LONG_SECS), Is("5"), Links, Built;
     /// Longest pause before a relay is tried again.
-    NGIT_SYNC_MAX_BACKOFF_SECS: secs(1, u64::MAX), Is("3600"), Sync, SYNC;
-    /// First pause before a relay is tried again.
-    NGIT_SYNC_BASE_BACKOFF_SECS: secs(1, u64::MAX), Is("5"), Sync, SYNC;
-    /// How often lost relays are looked through.
-    NGIT_SYNC_DISCONNECT_CHECK_INTERVAL_SECS: secs(1, u64::MAX), Is("60"), Sync, SYNC;
-    /// Never reconcile, only ask for pages.
-    NGIT_SYNC_DISABLE_NEGENTROPY: Form::Switch, Is("false"), Sync, SYNC;
-    /// Authenticate to relays that ask for it.
-    NGIT_SYNC_AUTH: Form::Switch, Is("true"), Sync, SYNC;
-    /// Own limits for some hosts, as `host:concurrent,per_minute;...`.
-    NGIT_SYNC_DOMAIN_OVERRIDES: Form::Text, Is(""), Sync, SYNC;
-    /// Also talk to addresses that are not on the public internet.
-    NGIT_SYNC_ALLOW_NON_GLOBAL_TARGETS: Form::Switch, Is("false"), Sync, SYNC;
-    /// How long refused events are kept whole.
-    NGIT_REJECTED_HOT_CACHE_DURATION_SECS: secs(0, u64::MAX), Is("120"), Sync, SYNC;
-    /// How long the ids of refused events are remembered.
-    NGIT_REJECTED_COLD_INDEX_EXPIRY_SECS: secs(0, u64::MAX), Is("604800"), Sync, SYNC;
-    /// How long a host that failed for good is left alone.
-    NGIT_NAUGHTY_LIST_EXPIRATION_HOURS: number(Unit::Hours, 0, u64::MAX), Is("12"), Sync, SYNC;
+    NGIT_SYNC_MAX_BACKOFF_SECS: secs(1, LONG_SECS), Is("3600"), Links, Built;
+    /// A relay that failed without a break for so long is dead.
+    NGIT_SYNC_DEAD_AFTER_HOURS: hours(1), Is("24"), Links, Built;
+    /// How often a dead relay is tried.
+    NGIT_SYNC_DEAD_RETRY_HOURS: hours(1), Is("24"), Links, Built;
+    /// A link that held for so long makes its relay healthy again.
+    NGIT_SYNC_STABLE_SECS: secs(0, LONG_SECS), Is("300"), Links, Built;
+    /// How long a relay is left in peace that says we ask too much; it doubles each time.
+    NGIT_SYNC_COOLDOWN_SECS: secs(1, LONG_SECS), Is("65"), Links, Built;
+    /// The longest such time.
+    NGIT_SYNC_COOLDOWN_MAX_SECS: secs(1, LONG_SECS), Is("3600"), Links, Built;
+    /// Unhindered for so long, and it starts small again.
+    NGIT_SYNC_COOLDOWN_FORGET_SECS: secs(1, LONG_SECS), Is("300"), Links, Built;
+    /// How long a relay is not asked again for what it refused for good.
+    NGIT_SYNC_PAUSE_HOURS: hours(1), Is("24"), Links, Built;
+    /// How long a relay is left alone that lies, or whose address can never be right.
+    NGIT_NAUGHTY_LIST_EXPIRATION_HOURS: hours(1), Is("12"), Links, Built;
+
+    /// Values of one filter in a request to another relay.
+    NGIT_SYNC_FILTER_VALUES_MAX: count(1, 10_000), Is("100"), Questions, Built;
+    /// Filters of one request.
+    NGIT_SYNC_FILTERS_PER_REQUEST_MAX: count(1, 256), Is("10"), Questions, Built;
+    /// Size of one request.
+    NGIT_SYNC_REQUEST_BYTES_MAX: bytes(4_096, 16 * MIB), Is("98304"), Questions, Built;
+    /// Events asked for by name in one request.
+    NGIT_SYNC_IDS_PER_REQUEST_MAX: count(1, 100_000), Is("300"), Questions, Built;
+    /// With more live filters than this on one link they are packed anew.
+    NGIT_SYNC_REPACK_FILTERS: count(1, 1_000_000), Is("70"), Questions, Built;
+    /// Subscriptions on a relay that does not say how many it allows.
+    NGIT_SYNC_SUBSCRIPTIONS_DEFAULT: count(1, 1_000_000), Is("20"), Questions, Built;
+    /// How often what does not fit into live subscriptions is asked for.
+    NGIT_SYNC_ROTATION_SECS: secs(1, LONG_SECS), Is("300"), Questions, Built;
+    /// How far each such question reaches back beyond the one before.
+    NGIT_SYNC_ROTATION_OVERLAP_SECS: secs(0, LONG_SECS), Is("60"), Questions, Built;
+
+    /// Questions about the past that may start on one relay per second.
+    NGIT_SYNC_STARTS_PER_SECOND: count(1, 1_000_000), Is("1"), Questions, Built;
+    /// How many may start at once after a quiet time.
+    NGIT_SYNC_STARTS_BURST: count(1, 1_000_000), Is("30"), Questions, Built;
+    /// The same per second for a relay that says it is a GRASP server, until it objects.
+    NGIT_SYNC_GRASP_STARTS_PER_SECOND: count(1, 1_000_000), Is("20"), Questions, Built;
+    /// Questions about the past open on one relay at a time.
+    NGIT_SYNC_PAGES_AT_ONCE_MAX: count(1, 1_000), Is("5"), Questions, Built;
+    /// Reconciliations open with one relay at a time.
+    NGIT_SYNC_NEGENTROPY_AT_ONCE_MAX: count(1, 1_000), Is("4"), Questions, Built;
+    /// Events one relay may make us look for at a time.
+    NGIT_SYNC_NEEDED_IDS_MAX: count(1, 100_000_000), Is("200000"), Questions, Built;
+    /// How often one relay is asked for an event it says it has.
+    NGIT_SYNC_ID_ATTEMPTS_MAX: count(1, 1_000_000), Is("12"), Questions, Built;
+    /// First pause before it is asked again.
+    NGIT_SYNC_MISSING_RETRY_MIN_SECS: secs(1, LONG_SECS), Is("30"), Questions, Built;
+    /// Longest pause before it is asked again.
+    NGIT_SYNC_MISSING_RETRY_MAX_SECS: secs(1, LONG_SECS), Is("900"), Questions, Built;
+    /// Relays whose past is asked for at a time; the others wait for their turn.
+    NGIT_SYNC_TURNS_MAX: count(1, 100_000), Is("64"), Questions, Built;
+    /// Time without progress after which a relay gives its turn to others.
+    NGIT_SYNC_TURN_IDLE_MS: millis(1, 3_600_000), Is("2000"), Questions, Built;
+    /// Events after which a relay gives its turn to others.
+    NGIT_SYNC_TURN_EVENTS_MAX: count(1, U32_MAX), Is("50000"), Questions, Built;
+    /// Bytes after which a relay gives its turn to others.
+    NGIT_SYNC_TURN_BYTES_MAX: bytes(1, u64::MAX), Is("67108864"), Questions, Built;
+
+    /// Silence after which a question to another relay is given up.
+    NGIT_SYNC_SILENCE_SECS: secs(1, 3_600), Is("30"), Questions, Built;
+    /// Events one question may bring.
+    NGIT_SYNC_QUESTION_EVENTS_MAX: count(1, U32_MAX), Is("50000"), Questions, Built;
+    /// Bytes one question may bring.
+    NGIT_SYNC_QUESTION_BYTES_MAX: bytes(MIB, u64::MAX), Is("67108864"), Questions, Built;
+    /// Events nobody asked for before a link is cut.
+    NGIT_SYNC_STRAYS_MAX: count(1, U32_MAX), Is("20"), Questions, Built;
+    /// Events with a wrong id or signature before a link is cut.
+    NGIT_SYNC_FORGERIES_MAX: count(1, U32_MAX), Is("5"), Questions, Built;
 
     /// Mirror every repository.
     NGIT_ARCHIVE_ALL: Form::Switch, Is("false"), Modes, ARCHIVE;

@@ -6,13 +6,12 @@ use super::owner::OwnerSecret;
 use super::setting::Form;
 use grasp_core::policy::RepoPattern;
 use grasp_core::service::Authority;
-use grasp_core::{Identifier, PubKey};
+use grasp_core::{Identifier, PubKey, RelayUrl};
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use tracing_subscriber::EnvFilter;
-use url::Url;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
@@ -28,7 +27,7 @@ pub(super) enum Value {
     Keys(Vec<PubKey>),
     Repositories(Vec<RepoPattern>),
     Identifiers(Vec<Identifier>),
-    Urls(Vec<Url>),
+    Relays(Vec<RelayUrl>),
     Secret(OwnerSecret),
 }
 
@@ -53,8 +52,8 @@ pub(super) fn parse(form: Form, text: &str) -> Result<Value, Wrong> {
         Form::Keys => list(text, key).map(Value::Keys),
         Form::Repositories => list(text, pattern).map(Value::Repositories),
         Form::Identifiers => list(text, single).map(Value::Identifiers),
-        Form::RelayUrl => relay_url(text).map(|url| Value::Urls(vec![url])),
-        Form::RelayUrls => list(text, relay_url).map(Value::Urls),
+        Form::RelayUrl => relay_url(text).map(|url| Value::Relays(vec![url])),
+        Form::RelayUrls => list(text, relay_url).map(Value::Relays),
         Form::Choice(words) => choice(text, words).map(Value::Text),
         Form::Secret => text.parse().map(Value::Secret).map_err(|_| {
             let state = if text.is_empty() { "is empty" } else { "is not a secret key" };
@@ -69,7 +68,7 @@ pub(super) fn log_directives(filter: &str) -> String {
     if !LEVELS.contains(&level.as_str()) {
         return filter.to_owned();
     }
-    let own = ["graspd", "grasp_core", "grasp_git", "grasp_relay", "grasp_store"];
+    let own = ["graspd", "grasp_core", "grasp_engine", "grasp_git", "grasp_relay", "grasp_store"];
     own.iter().fold("warn".to_owned(), |all, name| format!("{all},{name}={level}"))
 }
 
@@ -144,9 +143,8 @@ fn pattern(text: &str) -> Result<RepoPattern, Wrong> {
     text.parse().map_err(|error: grasp_core::policy::BadPattern| error.to_string())
 }
 
-fn relay_url(text: &str) -> Result<Url, Wrong> {
-    let url = Url::parse(text).ok().filter(|url| ["ws", "wss"].contains(&url.scheme()));
-    url.ok_or_else(|| format!("`{text}` is not a relay URL"))
+fn relay_url(text: &str) -> Result<RelayUrl, Wrong> {
+    text.parse().map_err(|_| format!("`{text}` is not a relay URL"))
 }
 
 fn choice(text: &str, words: &[&str]) -> Result<String, Wrong> {
@@ -190,8 +188,8 @@ mod tests {
 
     #[test]
     fn a_bare_level_is_for_us_and_warnings_for_the_rest() {
-        let ours = "warn,graspd=debug,grasp_core=debug,grasp_git=debug,grasp_relay=debug,\
-                    grasp_store=debug";
+        let ours = "warn,graspd=debug,grasp_core=debug,grasp_engine=debug,grasp_git=debug,\
+                    grasp_relay=debug,grasp_store=debug";
         assert_eq!(log_directives("Debug"), ours);
         assert_eq!(log_directives("info,heed=trace"), "info,heed=trace");
         for good in ["info", "TRACE", "warn,graspd=debug", "graspd::http=trace"] {

@@ -11,6 +11,7 @@ use crate::http::route::{Route, Step};
 use crate::http::unstuck::Unstuck;
 use crate::metrics::{self, Gathered};
 use crate::node::{Node, Ready, Seat, Visit};
+use crate::outbound::Instance;
 use axum::extract::FromRequestParts;
 use axum::extract::ws::WebSocketUpgrade;
 use grasp_core::RepoId;
@@ -227,6 +228,9 @@ impl Caller {
         if node.closing.is_cancelled() {
             return busy("the server is stopping");
         }
+        if node.instance.is_named_in(request.headers()) {
+            return ourselves(&node.instance);
+        }
         let (mut parts, _) = request.into_parts();
         let ip: IpKey = address::client(self.peer, &parts.headers, &node.trusted_proxies).into();
         let visit = match self.visit(ip) {
@@ -259,6 +263,13 @@ impl Caller {
                 tasks.track_future(Box::pin(talk)).await;
             })
     }
+}
+
+/// Our own call, by whatever name it came here: a link to ourselves would be of no use.
+fn ourselves(instance: &Instance) -> Answer {
+    let mut answer = respond::line(StatusCode::CONFLICT, "ourselves");
+    answer.headers_mut().insert(Instance::HEADER, instance.header_value());
+    answer
 }
 
 fn without_body(answer: Answer) -> Answer {

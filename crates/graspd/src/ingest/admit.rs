@@ -4,8 +4,10 @@
 use super::affected::Affected;
 use super::gather::{Sources, gather, gather_again, known};
 use super::holds;
+use super::refused;
 use super::removal::{bury, remove, vanish_author, withdraw};
 use super::roles::RoleCache;
+use super::second_chance::Orphan;
 use super::serving::{keep_waiting, serve, serve_released};
 use super::uploads;
 use crate::hub::Fresh;
@@ -19,6 +21,7 @@ use grasp_core::policy::{
 };
 use grasp_core::{Kind, PubKey, RepoId, Time, VerifiedEvent};
 use grasp_store::{Provenance, SourceKind, Space, StoreError, StoredEvent, Transaction};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// How much may wait here; a full table refuses the newcomer and keeps what it promised.
@@ -77,6 +80,10 @@ pub(super) struct Effects {
     pub(super) affected: Affected,
     /// Quarantines that nothing refers to any more.
     pub(super) discards: Vec<String>,
+    /// Refused for want of something that may come; worth keeping whole for a while.
+    pub(super) orphans: Vec<Orphan>,
+    /// Those whose refused announcements and states may be judged differently now.
+    pub(super) revived: BTreeSet<RepoId>,
 }
 
 /// Why an event goes no further: an answer for its sender, or a fault of ours.
@@ -133,22 +140,34 @@ impl Clerk<'_> {
         match self.decide(txn, it) {
             Ok((verdict, mut fresh)) => {
                 let woken = if is_here(&verdict) { self.wake(txn, it)? } else { Vec::new() };
+                if let Verdict::Reject(reason) = &verdict {
+                    self.remember(txn, it, reason)?;
+                }
                 // A request that waited may be about this very event, which then never came.
                 if !woken.is_empty() && known(txn, &it.event.id)?.is_none() {
                     let vanished = txn.erased(it.event)?.vanished_until;
                     let reached = vanished.is_some_and(|until| it.event.created_at <= until);
                     let reason = if reached { Reason::VANISHED } else { Reason::DELETED };
+                    self.remember(txn, it, &reason)?;
                     return Ok(Admission { fresh: woken, ..refused(&reason) });
                 }
                 fresh.extend(woken);
                 let waits = txn.contains(Space::Held, &it.event.id)?;
+                if is_here(&verdict) {
+                    refused::forget(txn, &it.event.id)?;
+                    let came = fresh.iter().map(|fresh| &fresh.event);
+                    self.revive(txn, came.chain(Some(it.event).filter(|_| waits)))?;
+                }
                 let answer = match &verdict {
                     Verdict::Accept if waits => Answer { ok: true, text: PURGATORY.to_owned() },
                     verdict => verdict.answer(),
                 };
                 Ok(Admission { answer, code: verdict.code(), fresh, waits })
             }
-            Err(Stop::Refused(reason)) => Ok(refused(&reason)),
+            Err(Stop::Refused(reason)) => {
+                self.remember(txn, it, &reason)?;
+                Ok(refused(&reason))
+            }
             Err(Stop::Store(StoreError::Full { .. })) => Ok(refused(&STORE_FULL)),
             Err(Stop::Store(error)) => Err(error),
         }

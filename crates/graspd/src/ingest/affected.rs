@@ -31,6 +31,15 @@ impl Affected {
         self.families.iter().filter_map(|(name, concern)| Some((name.parse().ok()?, concern)))
     }
 
+    /// The repositories of the people named.
+    pub(super) fn repos(&self) -> impl Iterator<Item = RepoId> {
+        self.families().flat_map(|(identifier, concern)| {
+            let repo =
+                move |owner: &PubKey| RepoId { owner: *owner, identifier: identifier.clone() };
+            concern.keys.iter().map(repo)
+        })
+    }
+
     pub(super) fn all(&self) -> impl Iterator<Item = (&str, &Concern)> {
         self.families.iter().map(|(name, concern)| (name.as_str(), concern))
     }

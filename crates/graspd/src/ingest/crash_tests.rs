@@ -1,7 +1,7 @@
 //! A crash at every step of a release, and another at every step of the recovery from it: in the
 //! end it is as if there had been none. Events and refs never tell two stories.
 
-mod machine;
+pub(crate) mod machine;
 mod scene;
 
 use super::Outcome;

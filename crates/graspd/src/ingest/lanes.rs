@@ -9,7 +9,7 @@ use grasp_core::maintainers::Standing;
 use grasp_core::policy::{Answer, Reason};
 use grasp_core::{Event, EventId, RepoId, Tag, VerifiedEvent};
 use grasp_relay::IpKey;
-use grasp_store::{EventStore, Provenance};
+use grasp_store::{EventStore, Provenance, StoreError, Transaction};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -63,7 +63,12 @@ pub(super) enum Work {
     Extend(Vec<EventId>, oneshot::Sender<()>),
     /// Bring a repository in line with what was signed.
     Settle(RepoId),
+    /// Small records that belong to no event.
+    Jot(Jotting),
 }
+
+/// Writes notes in a transaction; may be run more than once.
+pub type Jotting = Box<dyn FnMut(&mut dyn Transaction) -> Result<(), StoreError> + Send>;
 
 struct Waiting {
     offer: Offer,
@@ -93,6 +98,7 @@ impl std::fmt::Debug for Work {
             Work::NotCopied { .. } => "NotCopied",
             Work::Extend(..) => "Extend",
             Work::Settle(_) => "Settle",
+            Work::Jot(_) => "Jot",
         })
     }
 }
@@ -156,6 +162,11 @@ impl Ingest {
         let (done, extended) = oneshot::channel();
         let _ = self.writer.send(Work::Extend(ids, done)).await;
         let _ = extended.await;
+    }
+
+    /// Writes notes down, in their turn.
+    pub async fn jot(&self, jotting: Jotting) {
+        let _ = self.writer.send(Work::Jot(jotting)).await;
     }
 
     pub async fn settle(&self, repo: RepoId) {

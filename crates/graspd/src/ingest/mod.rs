@@ -7,14 +7,18 @@ mod affected;
 mod blacklist;
 mod copies;
 mod gather;
+mod helping;
 mod holds;
 mod import;
+mod inventory;
 mod land;
 mod lanes;
 mod plan;
 mod preview;
+pub mod refused;
 mod removal;
 mod roles;
+mod second_chance;
 mod serving;
 mod settle;
 mod sweep;
@@ -26,10 +30,12 @@ mod writer;
 pub use admit::{Admission, Bounds};
 pub use blacklist::withdraw_blacklisted;
 pub use import::import;
+pub use inventory::{inventory, unknown};
 pub use land::{Copied, Delivery, Outcome};
-pub use lanes::{Asker, Ingest, Offer};
+pub use lanes::{Asker, Ingest, Jotting, Offer};
 pub use plan::Copying;
 pub use preview::{Preview, Round, compare, may_upload, others_in_need, preview};
+pub use second_chance::{SecondChance, Sizes};
 pub use settle::{Checkpoint, Step};
 pub use uploads::UploadLimits;
 pub use views::{Hosting, hosted};
@@ -37,6 +43,10 @@ pub use waiting::{Waiting, waiting};
 pub use writer::Writer;
 
 #[cfg(test)]
-mod crash_tests;
+pub(crate) mod crash_tests;
+#[cfg(test)]
+mod refused_tests;
+#[cfg(test)]
+mod second_chance_tests;
 #[cfg(test)]
 mod tests;

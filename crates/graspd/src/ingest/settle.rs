@@ -8,15 +8,16 @@ use super::holds;
 use super::plan::{Copying, Plan, PlanError, Planner, view_key};
 use super::serving::{remember, restore, serve_released};
 use super::uploads;
+use crate::feed::Wake;
 use crate::host::{Chore, Host};
 use crate::hub::Fresh;
 use grasp_core::hold::Hold;
 use grasp_core::policy::Rules;
 use grasp_core::terms::{Term, pointing_at};
-use grasp_core::{Identifier, Kind, Time};
+use grasp_core::{Identifier, Kind, RepoId, Time};
 use grasp_git::land;
 use grasp_store::{EventStore, Shelf, Space, StoreError, Transaction};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SettleError {
@@ -69,6 +70,9 @@ pub(super) struct Settler<'a, 'c> {
     pub(super) copies: &'a mut Vec<Copying>,
     /// What is served by now; it has to be told, whatever goes wrong after.
     pub(super) fresh: &'a mut Vec<Fresh>,
+    /// Those whose refused events may be judged differently now.
+    pub(super) revived: &'a mut BTreeSet<RepoId>,
+    pub(super) wake: &'a Wake,
 }
 
 impl Settler<'_, '_> {
@@ -189,6 +193,8 @@ impl Settler<'_, '_> {
         })?;
         self.fresh.extend(fresh);
         let effects = std::mem::take(self.clerk.effects);
+        self.revived.extend(effects.revived);
+        self.wake.touch(effects.affected.repos());
         effects.discards.into_iter().for_each(|name| self.host.send(Chore::Discard(name)));
         Ok(effects.affected)
     }
@@ -248,6 +254,7 @@ fn wake(
     while let Some(served) = fresh.get(at) {
         at += 1;
         let event = served.event.clone();
+        clerk.revive(txn, std::iter::once(&event))?;
         let mut terms = pointing_at(&event.id, event.coordinate().as_ref());
         if event.kind == Kind::ANNOUNCEMENT {
             terms.push(Term::announces(event.d()));

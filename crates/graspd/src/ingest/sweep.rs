@@ -6,6 +6,7 @@ use super::affected::Intent;
 use super::copies;
 use super::holds;
 use super::plan::{followed, view_key};
+use super::refused;
 use super::removal::{remove, sweep_expired, sweep_vanished};
 use super::settle::SettleError;
 use super::uploads;
@@ -14,10 +15,10 @@ use super::writer::Desk;
 use crate::host::Chore;
 use crate::hub::Fresh;
 use grasp_core::hold::{Due, Hold};
-use grasp_core::{EventId, Filter, PubKey, RepoId, Time, Timestamp};
+use grasp_core::{EventId, Filter, Kind, PubKey, RepoId, Time, Timestamp};
 use grasp_git::{RefTable, sweep_incoming};
 use grasp_store::{
-    Budget, Cursor, Hit, Progress, Result, Shelf, Snapshot, Space, Transaction, Want,
+    Budget, Cursor, Hit, Progress, Result, Shelf, Snapshot, Space, StoredEvent, Transaction, Want,
 };
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -26,7 +27,12 @@ use std::time::{Duration, Instant};
 const DUE_MAX: usize = 1_000;
 /// How long an id that gave up waiting is remembered.
 const EXPIRED_FOR: Duration = Duration::from_secs(7 * 86_400);
-const EXPIRED_PRUNED_EVERY: Duration = Duration::from_secs(3_600);
+/// How often what is only remembered is looked through.
+const PRUNED_EVERY: Duration = Duration::from_secs(3_600);
+/// How long what is not served is kept aside, if nothing else needs it.
+const ASIDE_FOR: Duration = Duration::from_secs(7 * 86_400);
+/// Rows of the aside space looked at, the oldest first.
+const ASIDE_MAX: usize = 100_000;
 /// A clock that moves this much on its own was set by somebody.
 const JUMP_MIN: Duration = Duration::from_secs(600);
 
@@ -64,7 +70,8 @@ impl Desk<'_> {
             tracing::warn!(jump_ms = jump, "the clock was set; deadlines move with it");
             self.move_deadlines(jump)?;
         }
-        let prune = is_time(&mut tide.pruned, self.now, EXPIRED_PRUNED_EVERY);
+        self.writer.second_chance.drop_old(self.now);
+        let prune = is_time(&mut tide.pruned, self.now, PRUNED_EVERY);
         let clean = is_time(&mut tide.cleaned, self.now, self.writer.host.cleanup_every);
         let mut fresh = self.retry()?;
         if !self.has_work()? && !prune && !clean {
@@ -85,6 +92,8 @@ impl Desk<'_> {
             effects.discards.extend(uploads::take_expired(txn, now, waits)?);
             if prune {
                 prune_expired(txn, now)?;
+                refused::prune(txn, now, writer.second_chance.ids_for)?;
+                self.prune_aside(txn)?;
             }
             for repo in &given_up {
                 txn.remove_note(Shelf::Parked, &view_key(repo))?;
@@ -148,6 +157,26 @@ impl Desk<'_> {
                     remove(txn, Space::Held, &id, self.now, effects)?;
                     txn.put_note(Shelf::Expired, id.as_bytes(), &self.now.0.to_be_bytes())?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Requests whose author never came. An owner's farewell stays as long as the data they left, so
+    /// that nobody brings an older announcement back meanwhile.
+    fn prune_aside(&self, txn: &mut dyn Transaction) -> Result<()> {
+        let kinds = [Kind::DELETION, Kind::VANISH, Kind::ANNOUNCEMENT];
+        let mut old = Vec::new();
+        let mut sink = |it: StoredEvent| {
+            if self.now.since(it.provenance.received) > ASIDE_FOR {
+                old.push((it.event.id, it.event.coordinate().and_then(|it| it.repo())));
+            }
+        };
+        txn.walk(Space::Aside, 0..=u64::MAX, &kinds, ASIDE_MAX, &mut sink)?;
+        for (id, repo) in old {
+            let data = repo.map(|repo| txn.note(Shelf::Parked, &view_key(&repo))).transpose()?;
+            if data.flatten().is_none() {
+                txn.remove(Space::Aside, &id)?;
             }
         }
         Ok(())
@@ -232,6 +261,7 @@ impl Desk<'_> {
             tracing::warn!(%error, "half-received data stays until the next start");
         }
         self.give_deadlines()?;
+        store.write(&mut |txn| refused::tie_to(txn, &self.writer.rules))?;
         self.report_strangers()
     }
 

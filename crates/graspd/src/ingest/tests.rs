@@ -32,18 +32,7 @@ impl Desk {
     }
 
     fn with_budget(budget_bytes: u64) -> Self {
-        let service = Service::new(Authority::parse("git.example").unwrap(), vec![], "");
-        let rules = Rules {
-            service,
-            maintainer_rule: MaintainerRule::Confirmed,
-            repository_whitelist: vec![],
-            repository_blacklist: vec![],
-            event_blacklist: [].into(),
-            respect_deletions: true,
-            relay_key: PubKey::from_bytes([9; 32]),
-            created_at_ahead_secs_max: 900,
-            grasp_lists_max: 10,
-        };
+        let rules = rules();
         let bounds = Bounds {
             held_events_max: 1_000,
             held_bytes_max: 64 << 20,
@@ -106,6 +95,20 @@ impl Desk {
             self.imports(&Author::number(99).signs(draft));
         }
         panic!("the store never got full");
+    }
+}
+
+pub(super) fn rules() -> Rules {
+    Rules {
+        service: Service::new(Authority::parse("git.example").unwrap(), vec![], ""),
+        maintainer_rule: MaintainerRule::Confirmed,
+        repository_whitelist: vec![],
+        repository_blacklist: vec![],
+        event_blacklist: [].into(),
+        respect_deletions: true,
+        relay_key: PubKey::from_bytes([9; 32]),
+        created_at_ahead_secs_max: 900,
+        grasp_lists_max: 10,
     }
 }
 

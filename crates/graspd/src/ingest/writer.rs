@@ -1,23 +1,27 @@
 //! The writer's desk: one thread, one transaction per helping, answers only after the disk has it.
 
-use super::admit::{Admission, Bounds, Candidate, Clerk, Effects, Purse, extend};
+use super::admit::{Admission, Bounds, Clerk, Effects, Purse, extend};
 use super::affected::{Intent, IntentKey};
+use super::helping::{Concluded, Incoming};
 use super::land::Outcome;
 use super::lanes::{Asker, Ingest, Sealed, Work};
 use super::roles::RoleCache;
+use super::second_chance::{Arrivals, SecondChance};
 use super::settle::{SettleError, Settler};
 use super::sweep::Tide;
 use crate::clock::Clock;
+use crate::feed::Wake;
 use crate::host::{Chore, Host};
 use crate::hub::{Fresh, Hub};
 use crate::metrics::Metrics;
 use crate::threads::essential;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use grasp_core::policy::{Answer, Prefix, Reason, Rules};
-use grasp_core::{EventId, Time};
+use grasp_core::{EventId, RepoId, Time};
 use grasp_relay::{Budgets, IpKey, Refused};
-use grasp_store::{EventStore, Space, StoreError, Transaction};
+use grasp_store::{EventStore, StoreError, Transaction};
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -32,6 +36,10 @@ pub struct Writer {
     pub hub: Arc<Hub>,
     pub clock: Arc<Clock>,
     pub metrics: Arc<Metrics>,
+    /// Events that may still be welcome.
+    pub second_chance: Arc<SecondChance>,
+    /// Whoever follows what is stored here.
+    pub wake: Arc<Wake>,
 }
 
 /// The writer at one moment, with what it remembers between events.
@@ -39,6 +47,8 @@ pub(super) struct Desk<'a> {
     pub(super) writer: &'a Writer,
     pub(super) roles: &'a mut RoleCache,
     pub(super) now: Time,
+    /// Those whose refused events may be judged differently after this.
+    pub(super) revived: BTreeSet<RepoId>,
 }
 
 /// Events per transaction: many share one sync, none waits long for its neighbours.
@@ -81,7 +91,7 @@ impl Writer {
     }
 
     fn desk<'a>(&'a self, roles: &'a mut RoleCache) -> Desk<'a> {
-        Desk { writer: self, roles, now: self.clock.now() }
+        Desk { writer: self, roles, now: self.clock.now(), revived: BTreeSet::new() }
     }
 
     fn run(self, mut inbox: mpsc::Receiver<Work>, teller: &Sender<Vec<News>>) {
@@ -112,13 +122,13 @@ impl Writer {
         }
     }
 
-    fn may_bring_repository(&self, ip: Option<IpKey>) -> Result<(), Reason> {
+    pub(super) fn may_bring_repository(&self, ip: Option<IpKey>) -> Result<(), Reason> {
         let Some(ip) = ip else { return Ok(()) };
         let taken = self.budgets.lock().take_new_repository(ip, self.clock.now());
         taken.map_err(|why| too_fast("new-repositories", &why))
     }
 
-    fn may_hold(&self, ip: Option<IpKey>) -> Result<(), Reason> {
+    pub(super) fn may_hold(&self, ip: Option<IpKey>) -> Result<(), Reason> {
         let Some(ip) = ip else { return Ok(()) };
         let taken = self.budgets.lock().take_held(ip, self.clock.now());
         taken.map_err(|why| too_fast("held-events", &why))
@@ -136,6 +146,12 @@ impl Desk<'_> {
             Work::Sweep => News { fresh: self.sweep(tide), reply: None },
             Work::Settle(repo) => News { fresh: self.look_after(&repo), reply: None },
             Work::Copied(copied) => News { fresh: self.copied(copied), reply: None },
+            Work::Jot(mut jotting) => {
+                if let Err(error) = self.writer.store.write(&mut *jotting) {
+                    tracing::error!(%error, "a note could not be written");
+                }
+                return;
+            }
             Work::NotCopied { to, proposals } => {
                 self.not_copied(&to, &proposals);
                 return;
@@ -154,8 +170,18 @@ impl Desk<'_> {
                 News { fresh, reply: Some(Reply::Push(answer, outcome)) }
             }
         };
+        let events = news.fresh.iter().map(|fresh| Arc::clone(&fresh.event)).collect();
         // The teller ends only after this thread does.
         let _ = teller.send(vec![news]);
+        let revived = std::mem::take(&mut self.revived);
+        self.follow_up(Arrivals { events, revived }, teller);
+    }
+
+    fn follow_up(&mut self, came: Arrivals, teller: &Sender<Vec<News>>) {
+        let fresh = self.give_second_chances(came);
+        if !fresh.is_empty() {
+            let _ = teller.send(vec![News { fresh, reply: None }]);
+        }
     }
 
     fn extend(&self, ids: &[EventId]) {
@@ -173,8 +199,12 @@ impl Desk<'_> {
         if batch.is_empty() {
             return;
         }
-        match self.commit(&batch) {
-            Ok(committed) => self.report(batch, committed, teller),
+        let incoming: Vec<Incoming<'_>> = batch.iter().map(Incoming::of).collect();
+        match self.commit(&incoming) {
+            Ok(committed) => {
+                let concluded = self.conclude(&incoming, committed);
+                self.report(batch, concluded, teller);
+            }
             Err(error) if batch.len() <= 1 => batch.iter().for_each(|one| self.fail(one, &error)),
             // One of them broke the transaction; without it, the others are fine.
             Err(_) => {
@@ -185,49 +215,10 @@ impl Desk<'_> {
         }
     }
 
-    fn commit(&mut self, batch: &[Sealed]) -> Result<Committed, StoreError> {
-        let mut committed = Committed::default();
-        // Asked once per event, however often the transaction has to be run.
-        let mut asked = vec![(None, None); batch.len()];
-        let (writer, now) = (self.writer, self.now);
-        writer.store.write(&mut |txn: &mut dyn Transaction| {
-            committed = Committed::default();
-            let mut effects = Effects::default();
-            for (sealed, (repository, hold)) in batch.iter().zip(&mut asked) {
-                let ip = sealed.ip;
-                let purse = Purse {
-                    new_repository: &mut || {
-                        repository.get_or_insert_with(|| writer.may_bring_repository(ip)).clone()
-                    },
-                    hold: &mut || hold.get_or_insert_with(|| writer.may_hold(ip)).clone(),
-                };
-                let mut clerk = writer.clerk(self.roles, &mut effects, purse, now);
-                let candidate = Candidate { event: &sealed.event, from: &sealed.from };
-                committed.admissions.push(clerk.admit(txn, &candidate)?);
-            }
-            committed.discards = effects.discards;
-            let intent = Intent { affected: effects.affected, packs: Vec::new() };
-            if !intent.affected.is_empty() {
-                committed.begun = Some((intent.write(txn)?, intent));
-            }
-            Ok(())
-        })?;
-        Ok(committed)
-    }
-
-    fn report(&mut self, batch: Vec<Sealed>, committed: Committed, teller: &Sender<Vec<News>>) {
-        let Committed { mut admissions, discards, begun } = committed;
-        discards.into_iter().for_each(|name| self.writer.host.send(Chore::Discard(name)));
-        let mut news = Vec::new();
-        if let Some((key, intent)) = begun {
-            let mut fresh: Vec<Fresh> =
-                admissions.iter_mut().flat_map(|it| std::mem::take(&mut it.fresh)).collect();
-            let carried = self.carry(&key, &intent);
-            carried.complain();
-            fresh.extend(carried.fresh);
-            self.correct(&batch, &mut admissions);
-            news.push(News { fresh, reply: None });
-        }
+    fn report(&mut self, batch: Vec<Sealed>, concluded: Concluded, teller: &Sender<Vec<News>>) {
+        let Concluded { admissions, carried, arrivals } = concluded;
+        let mut news: Vec<News> =
+            carried.into_iter().map(|fresh| News { fresh, reply: None }).collect();
         for (sealed, admission) in batch.into_iter().zip(admissions) {
             let Admission { answer, code, fresh, .. } = admission;
             self.writer.metrics.event_judged(sealed.event.kind, answer.ok, code);
@@ -237,17 +228,7 @@ impl Desk<'_> {
         }
         // The teller ends only after this thread does.
         let _ = teller.send(news);
-    }
-
-    /// What was going to be told to wait may be served by now.
-    fn correct(&self, batch: &[Sealed], admissions: &mut [Admission]) {
-        let Ok(snapshot) = self.writer.store.read() else { return };
-        for (sealed, admission) in batch.iter().zip(admissions).filter(|(_, it)| it.waits) {
-            if snapshot.contains(Space::Served, &sealed.event.id).unwrap_or(false) {
-                admission.answer = Answer { ok: true, text: String::new() };
-                admission.code = "accepted";
-            }
-        }
+        self.follow_up(arrivals, teller);
     }
 
     /// Writes down what is to be done, with something that belongs to the same moment.
@@ -279,8 +260,11 @@ impl Desk<'_> {
             now,
             copies: &mut copies,
             fresh: &mut fresh,
+            revived: &mut self.revived,
+            wake: &writer.wake,
         };
         let error = settler.carry_through(key, intent).err();
+        writer.wake.touch(intent.affected.repos());
         copies.into_iter().for_each(|copying| writer.host.send(Chore::Copy(copying)));
         Carried { fresh, error }
     }
@@ -294,7 +278,7 @@ impl Desk<'_> {
 }
 
 impl Writer {
-    fn clerk<'a>(
+    pub(super) fn clerk<'a>(
         &'a self,
         roles: &'a mut RoleCache,
         effects: &'a mut Effects,
@@ -327,14 +311,6 @@ impl Carried {
             tracing::error!(%error, "a release is in the journal but not finished");
         }
     }
-}
-
-/// A transaction that is on the disk, and what follows from it.
-#[derive(Default)]
-struct Committed {
-    admissions: Vec<Admission>,
-    discards: Vec<String>,
-    begun: Option<(IntentKey, Intent)>,
 }
 
 fn tell(hub: &Hub, news: Receiver<Vec<News>>) {

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each file of tests needs its own part of this")]
 
 pub(crate) mod hosted;
+pub(crate) mod mirrors;
 pub(crate) mod wire;
 
 use grasp_core::{Kind, VerifiedEvent};

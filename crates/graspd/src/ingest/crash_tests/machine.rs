@@ -1,18 +1,20 @@
 //! A server without sockets that dies at a step of one's choice, and the disk that outlives it.
 
-use super::super::{Asker, Bounds, Copied, Delivery, Ingest, Offer, Outcome, UploadLimits, Writer};
+use super::super::{Asker, Bounds, Copied, Delivery, Ingest, Offer, Outcome, SecondChance};
+use super::super::{UploadLimits, Writer, holds};
 use crate::clock::Clock;
+use crate::feed::Wake;
 use crate::host::{Chore, Host, InFlight};
 use crate::hub::Hub;
 use crate::metrics::Metrics;
 use crate::repos::Repos;
 use grasp_core::event::Forged;
-use grasp_core::hold::Patience;
+use grasp_core::hold::{Hold, Patience, Phase};
 use grasp_core::maintainers::MaintainerRule;
 use grasp_core::policy::{Answer, Rules};
 use grasp_core::push::{Command, Target};
 use grasp_core::service::{Authority, Service};
-use grasp_core::{EventId, Oid, PubKey, RepoId, Time, VerifiedEvent};
+use grasp_core::{Event, EventId, Oid, PubKey, RepoId, Time, VerifiedEvent};
 use grasp_git::{Git, GitLimits, Layout, PackLimits, Quarantine, copy};
 use grasp_relay::{Budgets, Limits, Loopback};
 use grasp_store::{EventStore, LmdbStore, Options, Provenance, Usage};
@@ -27,15 +29,15 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{Receiver, channel};
 
-pub(super) const DOMAIN: &str = "git.example";
+pub(crate) const DOMAIN: &str = "git.example";
 const MIB: u64 = 1 << 20;
 
 /// What a crash leaves. Copies share nothing.
 #[derive(Debug)]
-pub(super) struct Disk(TempDir);
+pub(crate) struct Disk(TempDir);
 
 impl Disk {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         for root in ["events", "git"] {
             std::fs::create_dir(dir.path().join(root)).unwrap();
@@ -43,7 +45,7 @@ impl Disk {
         Self(dir)
     }
 
-    pub(super) fn duplicate(&self) -> Self {
+    pub(crate) fn duplicate(&self) -> Self {
         let twin = tempfile::tempdir().unwrap();
         let from = format!("{}/.", self.0.path().display());
         let copied = std::process::Command::new("cp").arg("-a").arg(from).arg(twin.path()).status();
@@ -51,21 +53,21 @@ impl Disk {
         Self(twin)
     }
 
-    pub(super) fn layout(&self) -> Layout {
+    pub(crate) fn layout(&self) -> Layout {
         Layout::new(self.0.path().join("git").canonicalize().unwrap())
     }
 
-    pub(super) fn boots(&self) -> Machine {
+    pub(crate) fn boots(&self) -> Machine {
         self.boots_to_die_at(usize::MAX)
     }
 
     /// Does `steps` steps of releases and then nothing more.
-    pub(super) fn boots_to_die_at(&self, steps: usize) -> Machine {
+    pub(crate) fn boots_to_die_at(&self, steps: usize) -> Machine {
         Machine::start(self, self.store(&Options::default()), steps)
     }
 
     /// Boots with a disk budget that is spent, but for what deletions may use.
-    pub(super) fn boots_full(&self) -> Machine {
+    pub(crate) fn boots_full(&self) -> Machine {
         let used = self.store(&Options::default()).usage().unwrap().used_bytes;
         // A few pages more than what counts as full, so that transactions may grow.
         let budget_bytes = used * 100 / Usage::FULL_PERCENT;
@@ -79,9 +81,11 @@ impl Disk {
     }
 }
 
-pub(super) struct Machine {
-    pub(super) store: Arc<dyn EventStore>,
-    pub(super) host: Arc<Host>,
+pub(crate) struct Machine {
+    pub(crate) store: Arc<dyn EventStore>,
+    pub(crate) host: Arc<Host>,
+    pub(crate) second_chance: Arc<SecondChance>,
+    pub(crate) wake: Arc<Wake>,
     writer: Option<Writer>,
     running: Option<(Ingest, Vec<JoinHandle<()>>)>,
     chores: Receiver<Chore>,
@@ -119,23 +123,26 @@ impl Machine {
             chores: send,
         });
         let store: Arc<dyn EventStore> = Arc::new(store);
-        let writer = Some(writer(&store, &host));
-        Self { store, host, writer, running: None, chores, taken, steps, runtime }
+        let writer = writer(&store, &host);
+        let (second_chance, wake) = (Arc::clone(&writer.second_chance), Arc::clone(&writer.wake));
+        let writer = Some(writer);
+        let running = None;
+        Self { store, host, second_chance, wake, writer, running, chores, taken, steps, runtime }
     }
 
     /// False if it died of that.
-    pub(super) fn recovers(&mut self) -> bool {
+    pub(crate) fn recovers(&mut self) -> bool {
         let recovered = self.writer.as_ref().unwrap().recover();
         assert!(recovered.is_ok() || self.is_dead(), "{recovered:?}");
         !self.is_dead()
     }
 
     /// What failed was not the power after all: from now on every step can be done.
-    pub(super) fn revives(&mut self) {
+    pub(crate) fn revives(&mut self) {
         self.steps.store(usize::MAX, Ordering::Relaxed);
     }
 
-    pub(super) fn is_dead(&self) -> bool {
+    pub(crate) fn is_dead(&self) -> bool {
         self.taken.load(Ordering::Relaxed) > self.steps.load(Ordering::Relaxed)
     }
 
@@ -146,20 +153,32 @@ impl Machine {
         self.running.as_ref().unwrap().0.clone()
     }
 
-    pub(super) fn publishes(&mut self, event: &VerifiedEvent) -> Answer {
+    pub(crate) fn publishes(&mut self, event: &VerifiedEvent) -> Answer {
+        self.is_offered(event.event().clone(), Provenance::direct(Time(1))).unwrap()
+    }
+
+    /// Somebody brings an event, and it is dealt with together with all that follows from it.
+    pub(crate) fn is_offered(&mut self, event: Event, from: Provenance) -> Result<Answer, Forged> {
         let heard = Arc::new(Heard::default());
         let (ingest, asker) = (self.ingest(), Arc::clone(&heard) as Arc<dyn Asker>);
-        let event = Box::new(event.event().clone());
-        let offer = Offer { event, from: Provenance::direct(Time(1)), ip: None, asker };
+        let offer = Offer { event: Box::new(event), from, ip: None, asker };
         self.runtime.block_on(async {
             ingest.offer(0, offer).await;
             heard.told.notified().await;
+            ingest.extend(Vec::new()).await;
         });
         heard.answer.lock().take().unwrap()
     }
 
+    /// All that can be waited for an event has been waited.
+    pub(crate) fn gives_up(&mut self, event: &VerifiedEvent) {
+        let over = Hold { since: Time(0), deadline: Time(0), phase: Phase::Asleep };
+        self.store.write(&mut |txn| holds::set(txn, &event.id, &over)).unwrap();
+        self.sweeps();
+    }
+
     /// Pushes a pack with the commands for these refs, as they are to be afterwards.
-    pub(super) fn pushes(&mut self, it: &Push) -> Outcome {
+    pub(crate) fn pushes(&mut self, it: &Push) -> Outcome {
         let quarantine = self.receives(&it.repo, &it.pack);
         let others = it.others.iter().map(|(repo, pack)| (repo.clone(), self.receives(repo, pack)));
         let others = others.collect();
@@ -186,12 +205,12 @@ impl Machine {
     }
 
     /// A pack that is here when the power fails, and nothing else of its push.
-    pub(super) fn receives_and_forgets(&self, repo: &RepoId, pack: &[u8]) {
+    pub(crate) fn receives_and_forgets(&self, repo: &RepoId, pack: &[u8]) {
         self.receives(repo, pack).keep();
     }
 
     /// Lets time pass: what could not be finished is tried again.
-    pub(super) fn sweeps(&mut self) {
+    pub(crate) fn sweeps(&mut self) {
         let ingest = self.ingest();
         // The writer takes one thing after the other, so the second ends after the first.
         self.runtime.block_on(async {
@@ -201,7 +220,7 @@ impl Machine {
     }
 
     /// Does what the keeper does, until there is nothing left to do.
-    pub(super) fn does_chores(&mut self) {
+    pub(crate) fn does_chores(&mut self) {
         let ingest = self.ingest();
         while let Ok(chore) = self.chores.try_recv() {
             match chore {
@@ -234,28 +253,29 @@ impl Drop for Machine {
 
 /// What somebody pushes; `None` deletes.
 #[derive(Debug, Clone)]
-pub(super) struct Push {
-    pub(super) repo: RepoId,
-    pub(super) refs: Vec<(String, Option<Oid>)>,
-    pub(super) pack: Vec<u8>,
+pub(crate) struct Push {
+    pub(crate) repo: RepoId,
+    pub(crate) refs: Vec<(String, Option<Oid>)>,
+    pub(crate) pack: Vec<u8>,
     /// The same for other owners.
-    pub(super) others: Vec<(RepoId, Vec<u8>)>,
+    pub(crate) others: Vec<(RepoId, Vec<u8>)>,
 }
 
 #[derive(Default)]
 struct Heard {
-    answer: Mutex<Option<Answer>>,
+    answer: Mutex<Option<Result<Answer, Forged>>>,
     told: tokio::sync::Notify,
 }
 
 impl Asker for Heard {
     fn answer(&self, _: &EventId, answer: &Answer) {
-        *self.answer.lock() = Some(answer.clone());
+        *self.answer.lock() = Some(Ok(answer.clone()));
         self.told.notify_one();
     }
 
-    fn answer_forged(&self, id: &EventId, why: Forged) {
-        panic!("{id}: {why}");
+    fn answer_forged(&self, _: &EventId, why: Forged) {
+        *self.answer.lock() = Some(Err(why));
+        self.told.notify_one();
     }
 }
 
@@ -276,6 +296,8 @@ fn writer(store: &Arc<dyn EventStore>, host: &Arc<Host>) -> Writer {
         hub: Arc::new(Hub::default()),
         clock: Arc::new(Clock::default()),
         metrics: Arc::new(Metrics::new().unwrap()),
+        second_chance: Arc::default(),
+        wake: Arc::default(),
     }
 }
 
@@ -304,7 +326,7 @@ fn uploads() -> UploadLimits {
 }
 
 /// A git command that must succeed, in some bare repository.
-pub(super) fn git(dir: &Path, args: &[&str], input: &[u8]) -> Vec<u8> {
+pub(crate) fn git(dir: &Path, args: &[&str], input: &[u8]) -> Vec<u8> {
     use std::io::Write;
     use std::process::{Command, Stdio};
     let mut git = Command::new(grasp_testkit::Git::any().binary);

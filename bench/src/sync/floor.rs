@@ -1,0 +1,48 @@
+//! The same repositories, relays and roots in ordered maps, and nothing decided about any of them.
+
+use super::crowd::{Crowd, Town};
+use crate::process::anonymous_mb;
+use crate::stats::{millis, number, rate};
+use anyhow::Result;
+use grasp_core::{EventId, RelayUrl, RepoId};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+#[derive(Debug, Default)]
+struct Maps {
+    repositories: BTreeMap<RepoId, Vec<RelayUrl>>,
+    roots: BTreeMap<EventId, (u32, u64)>,
+    /// Who is asked for what.
+    relays: BTreeMap<RelayUrl, Vec<u32>>,
+}
+
+pub(super) fn figures(crowd: Crowd) -> Result<Value> {
+    let town = Town::of(crowd)?;
+    let before = anonymous_mb(std::process::id())?;
+    let mut maps = Maps::default();
+    for number in 0..crowd.repositories {
+        maps.repositories.insert(town.repo(number)?, town.relays_of(number, 0));
+    }
+    for root in 0..crowd.roots {
+        let repository = crowd.repository_of(root);
+        maps.roots.insert(Town::root_id(root), (u32::try_from(repository)?, root as u64));
+        for relay in town.relays_of(repository, 0) {
+            maps.relays.entry(relay).or_default().push(u32::try_from(root)?);
+        }
+    }
+    let state = anonymous_mb(std::process::id())? - before;
+    let (inserts, fresh) = (10_000, crowd.roots);
+    let ids: Vec<EventId> = (0..inserts).map(|n| Town::root_id(fresh + n)).collect();
+    let started = Instant::now();
+    for id in ids {
+        maps.roots.insert(id, (0, 0));
+    }
+    let took = started.elapsed();
+    std::hint::black_box(&maps);
+    Ok(json!({
+        "state_mb": state,
+        "insert_us": millis(took) * 1e3 / number(inserts),
+        "inserts_per_s": rate(inserts, took),
+    }))
+}

@@ -1,0 +1,114 @@
+//! Random worlds: servers with real engines on a simulated network, with crashes, partitions and
+//! relays that misbehave. After quiet every server has what it should, and no limit was exceeded on
+//! the way. A seed that fails is lived through again by
+//! `GRASP_SEED=<seed> cargo test -p grasp-engine --test simulation one_seed -- --ignored --nocapture`,
+//! with `GRASP_TRACE=<lines>` for a longer story.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "the number of worlds comes from the command line")]
+
+use grasp_testkit::world::{Outcome, World};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[test]
+fn a_hundred_random_worlds_end_complete() {
+    lives_through(1, 100);
+}
+
+/// `scripts/simulate [count]`
+#[test]
+#[ignore = "takes minutes"]
+fn a_thousand_random_worlds() {
+    let count = number("GRASP_WORLDS").unwrap_or(1_000);
+    lives_through(number("GRASP_SEED").unwrap_or(1_000), count);
+}
+
+#[test]
+#[ignore = "needs GRASP_SEED"]
+fn one_seed() {
+    let seed = number("GRASP_SEED").expect("GRASP_SEED is a number");
+    match World::new(seed).run(seed) {
+        Ok(outcome) => println!("{outcome:?}"),
+        Err(_) => tell(seed),
+    }
+}
+
+#[test]
+fn the_same_seed_tells_the_same_story() {
+    for seed in 1..=3 {
+        let first = World::new(seed).run(seed);
+        assert_eq!(World::new(seed).run(seed), first, "seed {seed}");
+    }
+}
+
+/// On all processors; the first seed that fails is told in full.
+fn lives_through(first: u64, count: u64) {
+    let next = AtomicU64::new(first);
+    let (ended, failed) = (Mutex::new(vec![]), Mutex::new(vec![]));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + count {
+                        return;
+                    }
+                    match World::new(seed).run(seed) {
+                        Ok(outcome) => ended.lock().unwrap().push(outcome),
+                        Err(why) => failed.lock().unwrap().push((seed, why)),
+                    }
+                }
+            });
+        }
+    });
+    let mut failed = failed.into_inner().unwrap();
+    failed.sort();
+    for (seed, why) in &failed {
+        println!("seed {seed}: {}", why.first().map_or("", String::as_str));
+    }
+    sums_up(&ended.into_inner().unwrap());
+    if let Some((seed, _)) = failed.first() {
+        println!("{} of {count} worlds failed", failed.len());
+        tell(*seed);
+    }
+}
+
+fn sums_up(ended: &[Outcome]) {
+    let steps: u64 = ended.iter().map(|outcome| outcome.steps).sum();
+    let events: usize = ended.iter().map(|outcome| outcome.events).sum();
+    let slowest = ended.iter().max_by_key(|outcome| outcome.complete_after);
+    let mut seen = BTreeMap::new();
+    for (what, count) in ended.iter().flat_map(|outcome| &outcome.seen) {
+        let (total, worlds) = seen.entry(*what).or_insert((0, 0));
+        *total += count;
+        *worlds += 1;
+    }
+    println!("{} worlds, {events} events, {steps} steps; slowest: {slowest:?}", ended.len());
+    for (what, (total, worlds)) in seen {
+        println!("  {what}: {total} times in {worlds} worlds");
+    }
+}
+
+/// Lives through a failing seed again, noting what happens.
+fn tell(seed: u64) {
+    let lines = number("GRASP_TRACE").and_then(|lines| lines.try_into().ok()).unwrap_or(300);
+    let mut world = World::new(seed).traced(lines);
+    let Err(why) = world.run(seed) else { panic!("seed {seed} fails only sometimes") };
+    for line in world.trace() {
+        println!("{line}");
+    }
+    for complaint in why.iter().take(20) {
+        println!("=> {complaint}");
+    }
+    panic!(
+        "seed {seed}: {}\nGRASP_SEED={seed} cargo test -p grasp-engine --test simulation one_seed \
+         -- --ignored --nocapture",
+        why.first().map_or("", String::as_str)
+    );
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}

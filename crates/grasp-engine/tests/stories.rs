@@ -1,0 +1,21 @@
+//! The engine's stories: one engine on a bench, its relays played by hand, time driven. Each file is
+//! a section of the sync paper; every action also passes the bench's watch over limits and pace.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod stories {
+    mod budgets;
+    mod dialling;
+    mod filters;
+    mod health;
+    mod history;
+    mod kit;
+    mod lifecycle;
+    mod pages;
+    mod promises;
+    mod reception;
+    mod record;
+    mod refusals;
+    mod repack;
+    mod traps;
+    mod wanted;
+}

@@ -1,0 +1,19 @@
+//! The way out. Every connection to a place that a stranger named is made here and nowhere else:
+//! vetted by name, resolved once, vetted by address, and made to that very address.
+//! Invariant: no packet leaves for an address that the rule of the dial does not permit.
+
+pub mod address;
+mod dial;
+mod guard;
+mod nonce;
+mod places;
+mod probe;
+mod resolve;
+mod stream;
+
+pub use dial::{DialError, DialLimits, Dialer, Dialled};
+pub use guard::{Forbidden, Protocol, Rule, Target, vet, vet_url};
+pub use nonce::Instance;
+pub use places::{Place, Places};
+pub use resolve::{Lookup, Resolve, System};
+pub use stream::Stream;

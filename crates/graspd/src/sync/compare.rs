@@ -1,0 +1,170 @@
+//! Our side of a reconciliation (NIP-77): over what we really have, held and refused included
+//! (S-18). The work is done on reader threads; the link only passes messages.
+
+use super::standing;
+use crate::ingest::{inventory, unknown};
+use crate::node::Node;
+use crate::peers::Counts;
+use grasp_core::{EventId, Filter, RepoId, Time, Timestamp};
+use grasp_engine::Sub;
+use grasp_relay::neg::{IdSet, Initiator, Step};
+use grasp_store::{EventStore, StoreError};
+use tokio::sync::mpsc;
+
+/// One reconciliation.
+#[derive(Debug)]
+pub(super) struct Comparison {
+    filter: Filter,
+    /// Away while it works on a message.
+    side: Option<Box<Side>>,
+}
+
+/// Our half of it, between two messages.
+#[derive(Debug)]
+pub(super) struct Side {
+    initiator: Initiator,
+    /// What they have and we do not, so far; and the reverse.
+    need: Vec<EventId>,
+    have: Vec<EventId>,
+    bytes: usize,
+    /// Messages since the last one that brought something.
+    idle: u32,
+}
+
+/// What came of a step.
+#[derive(Debug)]
+pub(super) struct Compared {
+    pub(super) sub: Sub,
+    pub(super) progress: Progress,
+}
+
+#[derive(Debug)]
+pub(super) enum Progress {
+    Open(Box<Side>, Vec<u8>),
+    Next(Box<Side>, Vec<u8>),
+    Done(Difference, Vec<(RepoId, Counts)>),
+    Failed(String),
+}
+
+/// Where both sides differ.
+#[derive(Debug, Default)]
+pub(super) struct Difference {
+    /// What they have and we neither have nor refused.
+    pub(super) need: Vec<EventId>,
+    /// What we have and they do not.
+    pub(super) have: Vec<EventId>,
+}
+
+const ITEMS_MAX: usize = 1_000_000;
+const NEEDED_MAX: usize = 500_000;
+const BYTES_MAX: usize = 64 << 20;
+const IDLE_MAX: u32 = 64;
+const FRAME_BYTES_MAX: usize = 60_000;
+const FRAME_BYTES_MIN: usize = 4_096;
+
+impl Comparison {
+    pub(super) fn new(filter: Filter) -> Self {
+        Self { filter, side: None }
+    }
+
+    /// A message is hex and some words around it.
+    pub(super) fn frame_bytes(message_bytes_max: Option<u32>) -> usize {
+        let told = message_bytes_max.map_or(usize::MAX, |max| max as usize);
+        (told.saturating_sub(2_048) / 2).clamp(FRAME_BYTES_MIN, FRAME_BYTES_MAX)
+    }
+
+    pub(super) fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
+    pub(super) fn resume(&mut self, side: Box<Side>) {
+        self.side = Some(side);
+    }
+
+    /// Collects what we have; the first message follows.
+    pub(super) fn prepare(&self, node: &Node, sub: Sub, frame_bytes: usize, reply: &Reply) {
+        let (filter, now) = (self.filter.clone(), node.clock.now().timestamp());
+        let reply = reply.clone();
+        let work = move |store: &dyn EventStore| {
+            let progress = match Side::begin(store, &filter, now, frame_bytes) {
+                Ok((side, message)) => Progress::Open(side, message),
+                Err(why) => Progress::Failed(why),
+            };
+            // The link may have ended meanwhile.
+            let _ = reply.send(Compared { sub, progress });
+        };
+        drop(node.readers.ask(work));
+    }
+
+    /// Works on an answer. A second one before the first is through is not in the protocol.
+    pub(super) fn answer(&mut self, node: &Node, sub: Sub, message: Vec<u8>, reply: &Reply) {
+        let Some(side) = self.side.take() else { return };
+        let (reply, filter, now) = (reply.clone(), self.filter.clone(), node.clock.now());
+        let work = move |store: &dyn EventStore| {
+            let progress = side.answer(store, &filter, &message, now);
+            let _ = reply.send(Compared { sub, progress });
+        };
+        drop(node.readers.ask(work));
+    }
+}
+
+impl Side {
+    fn begin(
+        store: &dyn EventStore,
+        filter: &Filter,
+        now: Timestamp,
+        frame_bytes: usize,
+    ) -> Result<(Box<Self>, Vec<u8>), String> {
+        let items = inventory(store, filter, now, ITEMS_MAX).map_err(|it| it.to_string())?;
+        let set = IdSet::collect(items, ITEMS_MAX).map_err(|it| it.to_string())?;
+        let mut initiator = Initiator::new(set, frame_bytes).map_err(|it| it.to_string())?;
+        let message = initiator.initiate().map_err(|it| it.to_string())?;
+        let (need, have) = (Vec::new(), Vec::new());
+        Ok((Box::new(Self { initiator, need, have, bytes: 0, idle: 0 }), message))
+    }
+
+    fn answer(
+        mut self: Box<Self>,
+        store: &dyn EventStore,
+        filter: &Filter,
+        message: &[u8],
+        now: Time,
+    ) -> Progress {
+        self.bytes += message.len();
+        let found = self.need.len() + self.have.len();
+        match self.initiator.handle_answer(message) {
+            Err(error) => Progress::Failed(error.to_string()),
+            Ok(Step::Send(next)) => {
+                let difference = self.initiator.take_difference();
+                self.need.extend(difference.need);
+                self.have.extend(difference.have);
+                let headway = self.need.len() + self.have.len() > found;
+                self.idle = if headway { 0 } else { self.idle + 1 };
+                let endless = self.idle > IDLE_MAX
+                    || self.bytes > BYTES_MAX
+                    || self.need.len() > NEEDED_MAX
+                    || self.have.len() > ITEMS_MAX;
+                match endless {
+                    true => Progress::Failed("it does not come to an end".into()),
+                    false => Progress::Next(self, next),
+                }
+            }
+            Ok(Step::Done(last)) => {
+                self.need.extend(last.need);
+                self.have.extend(last.have);
+                let settle = || {
+                    let need = unknown(store, self.need)?;
+                    let difference = Difference { need, have: self.have };
+                    let counts = standing::counts(store, filter, &difference, now)?;
+                    Ok::<_, StoreError>((difference, counts))
+                };
+                match settle() {
+                    Ok((difference, counts)) => Progress::Done(difference, counts),
+                    Err(error) => Progress::Failed(error.to_string()),
+                }
+            }
+        }
+    }
+}
+
+type Reply = mpsc::UnboundedSender<Compared>;

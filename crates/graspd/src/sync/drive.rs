@@ -1,0 +1,124 @@
+//! Owns the engine. Nothing else may touch it, so nothing needs a lock; and it never waits for
+//! anything but the next thing to happen.
+
+use super::Ground;
+use super::hands::Hands;
+use grasp_core::Time;
+use grasp_engine::{Engine, Input, RelayView, Totals};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// Something a link has to say. Links that were replaced are not listened to.
+#[derive(Debug)]
+pub(super) struct Word {
+    pub(super) generation: u64,
+    pub(super) input: Input,
+}
+
+/// A look at the engine from outside.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    questions: mpsc::Sender<oneshot::Sender<(Totals, Vec<RelayView>)>>,
+}
+
+impl Watch {
+    /// What is known of every relay; `None` while the server stops.
+    pub async fn relays(&self) -> Option<(Totals, Vec<RelayView>)> {
+        let (answer, answered) = oneshot::channel();
+        self.questions.send(answer).await.ok()?;
+        answered.await.ok()
+    }
+}
+
+const WORDS_LEN: usize = 4_096;
+const QUESTIONS_LEN: usize = 16;
+/// Inputs handled before actions are carried out, when many come at once.
+const HELPING: usize = 256;
+/// However far the next deadline is: the clock may have been set.
+const SLEEP_MAX: Duration = Duration::from_secs(30);
+
+pub(super) fn start(engine: Engine, feed: mpsc::Receiver<Input>, ground: Arc<Ground>) -> Watch {
+    let (sender, words) = mpsc::channel(WORDS_LEN);
+    let (questions, asked) = mpsc::channel(QUESTIONS_LEN);
+    let tasks = ground.node.tasks.clone();
+    let hands = Hands::new(Arc::clone(&ground), sender);
+    let driver = Driver { engine, feed, words, asked, hands, ground };
+    tasks.spawn(driver.run());
+    Watch { questions }
+}
+
+struct Driver {
+    engine: Engine,
+    feed: mpsc::Receiver<Input>,
+    words: mpsc::Receiver<Word>,
+    asked: mpsc::Receiver<oneshot::Sender<(Totals, Vec<RelayView>)>>,
+    hands: Hands,
+    ground: Arc<Ground>,
+}
+
+impl Driver {
+    async fn run(mut self) {
+        let closing = self.ground.node.closing.clone();
+        let mut told = Vec::with_capacity(HELPING);
+        let mut said = Vec::with_capacity(HELPING);
+        loop {
+            let wake = self.wake_in();
+            tokio::select! {
+                () = closing.cancelled() => break,
+                count = self.words.recv_many(&mut said, HELPING), if said.is_empty() => {
+                    if count == 0 { break }
+                }
+                count = self.feed.recv_many(&mut told, HELPING) => {
+                    if count == 0 { break }
+                }
+                Some(answer) = self.asked.recv() => {
+                    let now = self.now();
+                    let _ = answer.send((self.engine.totals(), self.engine.relay_views(now)));
+                }
+                () = tokio::time::sleep(wake) => {}
+            }
+            for input in told.drain(..) {
+                self.handle(input);
+            }
+            for word in said.drain(..) {
+                if self.hands.is_current(&word) {
+                    self.handle(word.input);
+                }
+            }
+            let now = self.now();
+            self.engine.handle_deadline(now);
+            self.act(now);
+            self.hands.write_down(&self.engine, now).await;
+        }
+        let now = self.now();
+        self.hands.stop(&self.engine, now).await;
+    }
+
+    fn handle(&mut self, input: Input) {
+        tracing::debug!(?input, "sync");
+        let now = self.now();
+        self.hands.notice(&input);
+        self.engine.handle(input, now);
+    }
+
+    fn act(&mut self, now: Time) {
+        while let Some(action) = self.engine.poll_action() {
+            self.hands.carry_out(action, &self.engine, now);
+        }
+        let totals = self.engine.totals();
+        self.ground.node.metrics.sync.totals(totals.relays, totals.connected, totals.dead);
+    }
+
+    fn wake_in(&self) -> Duration {
+        let now = self.now();
+        let engine = self.engine.next_deadline().map(|(at, _)| at);
+        let hands = self.hands.next_deadline();
+        let next = engine.into_iter().chain(hands).min();
+        next.map_or(SLEEP_MAX, |at| at.since(now)).min(SLEEP_MAX)
+    }
+
+    fn now(&self) -> Time {
+        self.ground.node.clock.now()
+    }
+}

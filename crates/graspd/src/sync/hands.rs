@@ -1,0 +1,186 @@
+//! Carries out what the engine says: starts work, never waits for it. Keeps one link per relay and
+//! what has to be written down about relays.
+
+use super::Ground;
+use super::drive::Word;
+use super::link::{self, Order};
+use super::{memory, news};
+use crate::metrics::Status;
+use grasp_core::{RelayUrl, Time};
+use grasp_engine::{Action, Engine, Health, Input, Refusal};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+pub(super) struct Hands {
+    ground: Arc<Ground>,
+    words: mpsc::Sender<Word>,
+    links: BTreeMap<RelayUrl, Handle>,
+    next_generation: u64,
+    /// Relays whose record changed, and when to write that down.
+    changed: BTreeSet<RelayUrl>,
+    forgotten: BTreeSet<RelayUrl>,
+    write_at: Option<Time>,
+}
+
+/// A running link. The engine's ledger bounds what is ordered of it.
+struct Handle {
+    generation: u64,
+    orders: mpsc::UnboundedSender<Order>,
+    hangup: CancellationToken,
+}
+
+/// Records wait for each other so that many share one transaction.
+const WRITE_AFTER: Duration = Duration::from_secs(2);
+
+impl Hands {
+    pub(super) fn new(ground: Arc<Ground>, words: mpsc::Sender<Word>) -> Self {
+        Self {
+            ground,
+            words,
+            links: BTreeMap::new(),
+            next_generation: 0,
+            changed: BTreeSet::new(),
+            forgotten: BTreeSet::new(),
+            write_at: None,
+        }
+    }
+
+    pub(super) fn is_current(&self, word: &Word) -> bool {
+        let Some(relay) = relay_of(&word.input) else { return false };
+        self.links.get(relay).is_some_and(|link| link.generation == word.generation)
+    }
+
+    /// Counts what happens, before the engine hears of it.
+    pub(super) fn notice(&mut self, input: &Input) {
+        let metrics = &self.ground.node.metrics.sync;
+        match input {
+            Input::Connected { relay, .. } => {
+                metrics.attempt(relay, true);
+                metrics.connected(relay, true);
+            }
+            Input::Lost { relay, .. } => {
+                metrics.attempt(relay, false);
+                metrics.connected(relay, false);
+                self.links.remove(relay);
+            }
+            Input::Ended { relay, end: grasp_engine::End::Closed(text), .. } => {
+                metrics.refused(relay, Refusal::of(text).name());
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn carry_out(&mut self, action: Action, engine: &Engine, now: Time) {
+        tracing::debug!(?action, "sync");
+        match action {
+            Action::Connect(relay) => self.connect(relay),
+            Action::Hangup(relay) => {
+                self.ground.node.metrics.sync.connected(&relay, false);
+                if let Some(link) = self.links.remove(&relay) {
+                    link.hangup.cancel();
+                }
+            }
+            Action::Listen { relay, sub, filters } => {
+                self.order(&relay, Order::Listen { sub, filters });
+            }
+            Action::Request { relay, sub, filters, errand } => {
+                self.order(&relay, Order::Request { sub, filters, errand });
+            }
+            Action::Reconcile { relay, sub, filter, errand } => {
+                self.order(&relay, Order::Reconcile { sub, filter, errand });
+            }
+            Action::Close { relay, sub } => self.order(&relay, Order::Close(sub)),
+            Action::Authenticate(relay) => self.order(&relay, Order::Authenticate),
+            Action::Remember(relay) => {
+                self.show(&relay, engine, now);
+                self.forgotten.remove(&relay);
+                self.changed.insert(relay);
+                self.write_at.get_or_insert(now.plus(WRITE_AFTER));
+            }
+            Action::Forget(relay) => {
+                self.ground.node.metrics.sync.forget(&relay);
+                self.changed.remove(&relay);
+                self.forgotten.insert(relay);
+                self.write_at.get_or_insert(now.plus(WRITE_AFTER));
+            }
+            Action::Tell(told) => news::log(&told, now),
+        }
+    }
+
+    fn connect(&mut self, relay: RelayUrl) {
+        self.next_generation += 1;
+        let (orders, inbox) = mpsc::unbounded_channel();
+        let hangup = self.ground.node.closing.child_token();
+        let generation = self.next_generation;
+        let line = link::Line {
+            ground: Arc::clone(&self.ground),
+            relay: relay.clone(),
+            generation,
+            words: self.words.clone(),
+        };
+        self.ground.node.tasks.spawn(link::run(line, inbox, hangup.clone()));
+        if let Some(old) = self.links.insert(relay, Handle { generation, orders, hangup }) {
+            old.hangup.cancel();
+        }
+    }
+
+    /// A link that is just ending does not listen; the engine hears of its end soon.
+    fn order(&self, relay: &RelayUrl, order: Order) {
+        if let Some(link) = self.links.get(relay) {
+            let _ = link.orders.send(order);
+        }
+    }
+
+    fn show(&self, relay: &RelayUrl, engine: &Engine, now: Time) {
+        let Some(view) = engine.relay_view(relay, now) else { return };
+        let status = match view.health {
+            Health::Healthy => Status::Healthy,
+            Health::Degraded { .. } | Health::Banned { .. } => Status::Degraded,
+            Health::Dead { .. } => Status::Dead,
+        };
+        self.ground.node.metrics.sync.status(relay, status, view.health.failures());
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.write_at
+    }
+
+    pub(super) async fn write_down(&mut self, engine: &Engine, now: Time) {
+        if self.write_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.write_at = None;
+        let changed = std::mem::take(&mut self.changed);
+        let records: Vec<_> = changed
+            .into_iter()
+            .filter_map(|relay| Some((engine.record(&relay, now)?, relay)))
+            .map(|(record, relay)| (relay, record))
+            .collect();
+        let forgotten = std::mem::take(&mut self.forgotten);
+        memory::write(&self.ground.node.ingest, &records, &forgotten).await;
+    }
+
+    /// The last word: what every link knows is written down before the process ends.
+    pub(super) async fn stop(&mut self, engine: &Engine, now: Time) {
+        self.changed.extend(self.links.keys().cloned());
+        self.write_at = Some(now);
+        self.write_down(engine, now).await;
+        self.links.clear();
+    }
+}
+
+fn relay_of(input: &Input) -> Option<&RelayUrl> {
+    match input {
+        Input::Recalled { relay, .. }
+        | Input::Connected { relay, .. }
+        | Input::Lost { relay, .. }
+        | Input::Listening { relay, .. }
+        | Input::Ended { relay, .. }
+        | Input::Notice { relay, .. }
+        | Input::Authenticated { relay, .. } => Some(relay),
+        Input::Announced { .. } | Input::Withdrawn(_) | Input::Root { .. } | Input::Replayed => None,
+    }
+}

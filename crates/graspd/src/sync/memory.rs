@@ -1,0 +1,59 @@
+//! What is known of other relays, on the disk: one note each, written by the one writer.
+
+use crate::ingest::Ingest;
+use crate::readers::Readers;
+use anyhow::Context;
+use grasp_core::RelayUrl;
+use grasp_engine::Record;
+use grasp_store::{Shelf, Transaction};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
+
+#[derive(Serialize, Deserialize)]
+struct Row {
+    relay: RelayUrl,
+    record: Record,
+}
+
+/// More rows than relays can be followed are of no use.
+const ROWS_MAX: usize = 100_000;
+
+pub(super) async fn recall(readers: &Readers) -> anyhow::Result<Vec<(RelayUrl, Record)>> {
+    let notes = readers.ask(|store| store.read()?.notes(Shelf::Relays, &[], ROWS_MAX));
+    let notes = notes.await.context("the store's readers are gone")??;
+    // A row this version cannot read is a relay met for the first time.
+    let rows = notes.iter().filter_map(|(_, value)| serde_json::from_slice::<Row>(value).ok());
+    Ok(rows.map(|row| (row.relay, row.record)).collect())
+}
+
+pub(super) async fn write(
+    ingest: &Ingest,
+    records: &[(RelayUrl, Record)],
+    forgotten: &BTreeSet<RelayUrl>,
+) {
+    let kept = records.iter().filter_map(|(relay, record)| {
+        let row = Row { relay: relay.clone(), record: record.clone() };
+        Some((key(relay), serde_json::to_vec(&row).ok()?))
+    });
+    let kept: Vec<(Vec<u8>, Vec<u8>)> = kept.collect();
+    let gone: Vec<Vec<u8>> = forgotten.iter().map(key).collect();
+    if kept.is_empty() && gone.is_empty() {
+        return;
+    }
+    let jotting = Box::new(move |txn: &mut dyn Transaction| {
+        for (key, value) in &kept {
+            txn.put_note(Shelf::Relays, key, value)?;
+        }
+        for key in &gone {
+            txn.remove_note(Shelf::Relays, key)?;
+        }
+        Ok(())
+    });
+    ingest.jot(jotting).await;
+}
+
+/// Addresses may be longer than a key.
+fn key(relay: &RelayUrl) -> Vec<u8> {
+    Sha256::digest(relay.as_str().as_bytes()).iter().copied().take(16).collect()
+}

@@ -1,0 +1,107 @@
+//! One event from another relay on its way through the door, and what came of it.
+
+use crate::ingest::{Asker, Offer};
+use grasp_core::event::Forged;
+use grasp_core::policy::Answer;
+use grasp_core::{Coordinate, Event, EventId, Kind, RelayUrl, RepoId, Time, Timestamp};
+use grasp_engine::Sub;
+use grasp_store::{Provenance, SourceKind};
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// What came of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Stored or held, and not known before.
+    New,
+    Known,
+    Refused,
+    Forged,
+}
+
+#[derive(Debug)]
+pub(super) struct Verdict {
+    pub(super) id: EventId,
+    pub(super) fate: Fate,
+    pub(super) sub: Sub,
+    pub(super) source: SourceKind,
+    pub(super) past: bool,
+    pub(super) kind: Kind,
+    pub(super) created_at: Timestamp,
+    /// What it occupied on its way.
+    pub(super) bytes: usize,
+    /// The repository it is about, if a comparison had shown that we lacked it.
+    pub(super) repo: Option<RepoId>,
+}
+
+/// How an event came.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Way {
+    pub(super) sub: Sub,
+    pub(super) source: SourceKind,
+    pub(super) bytes: usize,
+    /// It came before the end of what was stored.
+    pub(super) past: bool,
+    /// It was asked for by its id.
+    pub(super) by_name: bool,
+}
+
+/// Waits for the answer, and passes it on to the link.
+struct Waiting {
+    verdicts: mpsc::UnboundedSender<Verdict>,
+    way: Way,
+    kind: Kind,
+    created_at: Timestamp,
+    repo: Option<RepoId>,
+}
+
+pub(super) fn offer(
+    event: Box<Event>,
+    relay: &RelayUrl,
+    way: Way,
+    verdicts: &mpsc::UnboundedSender<Verdict>,
+    now: Time,
+) -> Offer {
+    let named = event.tag("a").filter(|_| way.by_name);
+    let repo = named.and_then(|text| text.parse::<Coordinate>().ok()?.repo());
+    let (kind, created_at) = (event.kind, event.created_at);
+    let waiting = Waiting { verdicts: verdicts.clone(), way, kind, created_at, repo };
+    let relay = Some(relay.as_str().to_owned());
+    let from = Provenance { source: way.source, relay, received: now, released: None };
+    Offer { event, from, ip: None, asker: Arc::new(waiting) }
+}
+
+impl Waiting {
+    fn send(&self, id: &EventId, fate: Fate) {
+        let Way { sub, source, bytes, past, .. } = self.way;
+        let (id, kind, created_at, repo) = (*id, self.kind, self.created_at, self.repo.clone());
+        // A link that ended does not want to know any more.
+        let _ = self.verdicts.send(Verdict {
+            id,
+            fate,
+            sub,
+            source,
+            past,
+            kind,
+            created_at,
+            bytes,
+            repo,
+        });
+    }
+}
+
+impl Asker for Waiting {
+    fn answer(&self, id: &EventId, answer: &Answer) {
+        let fate = match answer.ok {
+            true if answer.text.starts_with("duplicate:") => Fate::Known,
+            true => Fate::New,
+            false => Fate::Refused,
+        };
+        self.send(id, fate);
+    }
+
+    fn answer_forged(&self, id: &EventId, why: Forged) {
+        tracing::debug!(%id, %why, "a forged copy");
+        self.send(id, Fate::Forged);
+    }
+}
