@@ -206,7 +206,7 @@ fn planned(talk: &mut Talk, root: Input) -> Result<Duration> {
         actions.push(action);
     }
     let took = heard + started.elapsed();
-    ensure!(!actions.is_empty(), "a new root leads to nothing");
+    ensure!(!actions.is_empty(), "a new root leads to nothing: {:?} {:#?}", talk.engine.next_deadline(), talk.engine.relay_views(talk.now).iter().filter(|v| v.connected).map(|v| v.to_string()).collect::<Vec<_>>());
     actions.into_iter().for_each(|action| talk.answer(action));
     talk.answer_all();
     Ok(took)

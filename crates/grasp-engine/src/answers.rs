@@ -14,7 +14,7 @@ impl Relay {
         match end {
             End::Complete(page) => self.handle_page(work, &page, around),
             End::Reconciled { need } => self.handle_difference(&work, need, around),
-            End::Flood(page) => self.handle_flood(work, &page, around),
+            End::Flood(page) => self.handle_flood(&work, &page, around),
             End::NoNegentropy => {
                 self.no_negentropy(around);
                 self.handle_no_comparison(work, around);

@@ -2,29 +2,26 @@
 //! ended well (S-2, S-20). Compared first where much of it should be known already (S-18), else
 //! read page by page (S-19). A question that fails takes its batch back to the beginning.
 
-use crate::Settings;
 use crate::groups::{Layer, Part, Stage};
 use crate::live::before;
-use crate::pages::{Next, Paging};
-use crate::relay::{Around, Limit, Negentropy, Relay, Session};
-use crate::timers::Concern;
-use crate::vocabulary::{Action, Errand, Hint, News, Page, Purpose, Sub, Tally};
+use crate::pages::Paging;
+use crate::relay::{Around, Negentropy, Relay, Session};
+use crate::vocabulary::{Action, Errand, Page, Purpose, Tally};
 use grasp_core::{EventId, Filter, Time, Timestamp};
-use std::time::Duration;
 
 /// Some groups on their way to being confirmed, or to being current again.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    groups: Vec<u32>,
-    aim: Aim,
-    errand: Errand,
+    pub(crate) groups: Vec<u32>,
+    pub(crate) aim: Aim,
+    pub(crate) errand: Errand,
     /// Questions that have not ended yet, asked or not.
-    outstanding: usize,
-    failed: bool,
+    pub(crate) outstanding: usize,
+    pub(crate) failed: bool,
     /// There is more than could be asked for at once.
-    unfinished: bool,
-    started: Time,
-    method: Method,
+    pub(crate) unfinished: bool,
+    pub(crate) started: Time,
+    pub(crate) method: Method,
 }
 
 /// How a batch is asked for (S-2).
@@ -35,7 +32,7 @@ pub(crate) enum Method {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Aim {
+pub(crate) enum Aim {
     Confirm,
     /// Confirmed before, and something may have been missed since.
     CatchUp,
@@ -116,19 +113,10 @@ pub(crate) enum Start {
     Idle,
 }
 
-/// Of one link: half a million events that no page divides.
-const FLOODS_MAX: u32 = 10;
 /// Batches under way on one relay.
-const BATCHES_MAX: usize = 8;
-/// What one relay may owe us before we stop keeping count.
-const OWED_MAX: usize = 10_000;
-/// How long NIP-77 is left alone after it failed, each time.
-const NEGENTROPY_WAITS: [Duration; 4] = [
-    Duration::from_secs(60),
-    Duration::from_secs(5 * 60),
-    Duration::from_secs(30 * 60),
-    Duration::from_secs(2 * 3600),
-];
+const BATCHES_MAX: usize = 64;
+/// Fewer than this wait to be asked: something else may begin.
+const FEW_QUESTIONS: usize = 8;
 
 impl Relay {
     /// Is there anything of the past to ask for?
@@ -154,6 +142,7 @@ impl Relay {
             return Start::Wait(free_at);
         }
         let Some(session) = self.session_mut() else { return Start::Idle };
+        session.begins_next = !session.begins_next;
         let work = match kind {
             Kind::Page => session.pages.pop_front(),
             Kind::Comparison => session.comparisons.pop_front(),
@@ -178,8 +167,8 @@ impl Relay {
             let may_page = paging < around.settings.pages_at_once_max as usize;
             let may_compare = comparing < around.settings.negentropy_at_once_max as usize;
             // What is begun waits in a queue with what is new, so neither keeps the other waiting.
-            let few = session.pages.len() + session.comparisons.len() < BATCHES_MAX;
-            if few && may_page && may_compare && self.begin_batch(around) {
+            let few = session.pages.len() + session.comparisons.len() < FEW_QUESTIONS;
+            if (few || session.begins_next) && may_page && may_compare && self.begin_batch(around) {
                 continue;
             }
             let session = self.session()?;
@@ -205,11 +194,14 @@ impl Relay {
             return true;
         };
         let (reconcile, purpose) = (head.reconcile, head.purpose);
-        // Announcements before states before anything else: what comes later depends on them.
-        let first_layers = session
-            .batches
-            .values()
-            .any(|batch| batch.aim == Aim::Confirm && batch.groups.iter().any(|group| *group < 2));
+        // Announcements before states before anything else: what comes later depends on them. But
+        // a relay that does not come to an end with them is asked for the rest all the same.
+        let patience = around.settings.turn_without_progress;
+        let first_layers = session.batches.values().any(|batch| {
+            batch.aim == Aim::Confirm
+                && batch.groups.iter().any(|group| *group < 2)
+                && now < batch.started.plus(patience)
+        });
         if first_layers {
             return false;
         }
@@ -321,13 +313,13 @@ impl Relay {
         }
     }
 
-    fn live_since(&self, groups: &[u32]) -> Option<Timestamp> {
+    pub(crate) fn live_since(&self, groups: &[u32]) -> Option<Timestamp> {
         let since = groups.iter().map(|number| self.group(*number)?.live_since);
         since.collect::<Option<Vec<Timestamp>>>()?.into_iter().max()
     }
 
     /// Several filters share a request, as many as the relay takes.
-    fn packed(&self, asks: Vec<Ask>, around: &Around<'_>) -> Vec<Question> {
+    pub(crate) fn packed(&self, asks: Vec<Ask>, around: &Around<'_>) -> Vec<Question> {
         let (filters_max, bytes_max) =
             (self.filters_max(around.settings), self.request_bytes_max(around.settings));
         let mut questions = Vec::new();
@@ -351,7 +343,7 @@ impl Relay {
         questions
     }
 
-    fn add_batch(&mut self, mut batch: Batch, questions: Vec<Question>) {
+    pub(crate) fn add_batch(&mut self, mut batch: Batch, questions: Vec<Question>) {
         let Some(session) = self.session_mut() else { return };
         session.next_batch += 1;
         let id = session.next_batch;
@@ -362,7 +354,7 @@ impl Relay {
         }
     }
 
-    fn ask(&mut self, work: Work, around: &mut Around<'_>) {
+    pub(crate) fn ask(&mut self, work: Work, around: &mut Around<'_>) {
         let sub = around.sub();
         let relay = self.url.clone();
         let Some(session) = self.session() else { return };
@@ -394,397 +386,11 @@ impl Relay {
         around.act(action);
     }
 
-    fn page_filter(&self, ask: &Ask, around: &Around<'_>) -> Option<Filter> {
+    pub(crate) fn page_filter(&self, ask: &Ask, around: &Around<'_>) -> Option<Filter> {
         let mut filter = self.group(ask.part.group)?.filter(ask.part.part, around.wanted);
         filter.since = ask.since;
         filter.until = ask.paging.until;
         Some(filter)
-    }
-
-    /// A question ended well.
-    pub(crate) fn handle_page(&mut self, work: Work, page: &Page, around: &mut Around<'_>) {
-        self.brake.answered();
-        self.count_turn(page);
-        match work.question {
-            Question::Pages(asks) => {
-                let more = self.next_pages(&asks, page, around);
-                let questions = self.packed(more, around);
-                self.goes_on(work.batch, questions, around);
-            }
-            Question::Ids(ids) => self.ids_came(work.batch, ids.len(), page, around),
-            Question::Owed(owed) => {
-                let came = owed.len() - page.missing.len().min(owed.len());
-                if came > 0 {
-                    self.owed_wait = around.settings.missing_retry_min;
-                }
-                let attempts = |id: &EventId| owed.iter().find(|(owed, _)| owed == id);
-                let again: Vec<(EventId, u32)> =
-                    page.missing.iter().filter_map(attempts).map(|(id, n)| (*id, n + 1)).collect();
-                self.owe(again, around);
-            }
-            Question::Compare(_) => self.goes_on(work.batch, Vec::new(), around),
-        }
-    }
-
-    /// More came than one question may bring. It goes on from the oldest that came; what the relay
-    /// did not come to is asked for again.
-    pub(crate) fn handle_flood(&mut self, work: Work, page: &Page, around: &mut Around<'_>) {
-        let Question::Pages(asks) = &work.question else {
-            return self.handle_failure(&work, around);
-        };
-        let mut more = Vec::new();
-        let mut moved = false;
-        for (at, ask) in asks.iter().enumerate() {
-            let tally = page.tallies.get(at).copied().unwrap_or_default();
-            match ask.paging.next(&tally, Some(Hint::More)) {
-                Next::Page(paging)
-                    if paging.until < ask.paging.until || ask.paging.until.is_none() =>
-                {
-                    moved = true;
-                    more.push(Ask { paging, ..*ask }.unmixed(&tally, page));
-                }
-                // The relay did not come to it, or it did not get on.
-                Next::Done | Next::Page(_) | Next::StepOver(..) => more.push(*ask),
-            }
-        }
-        more.retain(|ask| !ask.is_over());
-        let floods = self.session_mut().map_or(0, |session| {
-            session.floods += 1;
-            session.floods
-        });
-        // One second with more events than any question may bring, or no end at all.
-        if !moved || floods > FLOODS_MAX {
-            self.handle_failure(&work, around);
-            return self.pause("it sends events without end", around);
-        }
-        self.count_turn(page);
-        let questions = self.packed(more, around);
-        self.goes_on(work.batch, questions, around);
-    }
-
-    fn count_turn(&mut self, page: &Page) {
-        let received: u32 = page.tallies.iter().map(|tally| tally.received).sum();
-        if let Some(session) = self.session_mut() {
-            session.turn_events = session.turn_events.saturating_add(received);
-            session.turn_bytes = session.turn_bytes.saturating_add(page.bytes);
-        }
-    }
-
-    fn next_pages(&mut self, asks: &[Ask], page: &Page, around: &mut Around<'_>) -> Vec<Ask> {
-        let mut more = Vec::new();
-        for (at, ask) in asks.iter().enumerate() {
-            let tally = page.tallies.get(at).copied().unwrap_or_default();
-            let next = ask.paging.next(&tally, page.hint);
-            if self.is_whole(ask, tally.received, page.hint, next) {
-                continue;
-            }
-            match next {
-                Next::Done => {}
-                Next::Page(paging) => more.push(Ask { paging, ..*ask }.unmixed(&tally, page)),
-                Next::StepOver(paging, second) => {
-                    let relay = self.url.clone();
-                    around.act(Action::Tell(News::SecondTooFull { relay, second }));
-                    more.push(Ask { paging, ..*ask }.unmixed(&tally, page));
-                }
-            }
-        }
-        more.retain(|ask| !ask.is_over());
-        more
-    }
-
-    /// A first page well below what the relay says it gives out at a time is all there is, if the
-    /// relay has been found to mean what it says.
-    fn is_whole(&mut self, ask: &Ask, received: u32, hint: Option<Hint>, next: Next) -> bool {
-        let Some(session) = self.session_mut() else { return false };
-        let Some(told) = session.peer.limit_default else { return false };
-        let below = |count: u32| u64::from(count) * 10 < u64::from(told) * 9;
-        match (ask.paging.until, next) {
-            (None, _) => {
-                return session.limit == Limit::Proved
-                    && below(received)
-                    && hint != Some(Hint::More);
-            }
-            (Some(_), Next::Done)
-                if below(ask.paging.largest) && session.limit == Limit::Unproved =>
-            {
-                session.limit = Limit::Proved;
-            }
-            // It had more, though it gave less than it says.
-            (Some(until), Next::Page(paging))
-                if below(ask.paging.largest) && paging.until < Some(until) && received > 1 =>
-            {
-                session.limit = Limit::Refuted;
-            }
-            _ => {}
-        }
-        false
-    }
-
-    fn ids_came(&mut self, batch: Option<u64>, asked: usize, page: &Page, around: &mut Around<'_>) {
-        let came = asked - page.missing.len().min(asked);
-        // It named events that it does not give out: what it says it has is worth nothing.
-        if asked >= 20 && came * 10 <= asked {
-            let batches = self.session_mut().map(|session| &mut session.batches);
-            let found = batches.and_then(|all| all.get_mut(&batch?));
-            let first = found.is_some_and(|found| {
-                std::mem::replace(&mut found.method, Method::Pages) == Method::Negentropy
-            });
-            if first {
-                self.stop_comparing(batch, around);
-            }
-            return self.goes_on(batch, Vec::new(), around);
-        }
-        self.owe(page.missing.iter().map(|id| (*id, 1)).collect(), around);
-        self.goes_on(batch, Vec::new(), around);
-    }
-
-    /// How many ids fit into one request.
-    fn ids_max(&self, settings: &Settings) -> usize {
-        let fit = self.request_bytes_max(settings).saturating_sub(64) / 67;
-        settings.ids_per_request_max.min(fit).max(1)
-    }
-
-    fn owe(&mut self, ids: Vec<(EventId, u32)>, around: &mut Around<'_>) {
-        let settings = around.settings;
-        for (id, attempts) in ids {
-            let known = self.owed.iter().any(|(owed, _)| *owed == id);
-            if attempts < settings.id_attempts_max && self.owed.len() < OWED_MAX && !known {
-                self.owed.push_back((id, attempts));
-            }
-        }
-        let alarm = self.alarm(Concern::Missing);
-        if !self.owed.is_empty() && !around.timers.is_set(alarm) {
-            let wait = self.owed_wait.max(settings.missing_retry_min);
-            around.timers.set(alarm, around.now.plus(wait));
-            self.owed_wait = (wait * 2).min(settings.missing_retry_max);
-        }
-    }
-
-    /// Asks again for what did not come; one such question at a time.
-    pub(crate) fn ask_for_owed(&mut self, around: &mut Around<'_>) {
-        let ids_max = self.ids_max(around.settings).min(self.owed.len());
-        let Some(session) = self.session() else { return };
-        let is_owed = |work: &Work| matches!(work.question, Question::Owed(_));
-        let busy = session.pages.iter().any(is_owed)
-            || session.asked.values().any(|asked| is_owed(&asked.work));
-        if ids_max == 0 || busy {
-            return;
-        }
-        let owed: Vec<(EventId, u32)> = self.owed.drain(..ids_max).collect();
-        if let Some(session) = self.session_mut() {
-            session.enqueue(Work { batch: None, question: Question::Owed(owed) });
-        }
-        if !self.owed.is_empty() {
-            self.owe(Vec::new(), around);
-        }
-    }
-
-    /// A comparison is through.
-    pub(crate) fn handle_difference(
-        &mut self,
-        work: &Work,
-        mut need: Vec<EventId>,
-        around: &mut Around<'_>,
-    ) {
-        self.brake.answered();
-        let settings = around.settings;
-        // The rest is found by the next comparison; the batch is not confirmed before that.
-        if need.len() > settings.needed_ids_max {
-            need.truncate(settings.needed_ids_max);
-            let batches = self.session_mut().map(|session| &mut session.batches);
-            if let Some(batch) = batches.and_then(|all| all.get_mut(&work.batch?)) {
-                batch.unfinished = true;
-            }
-        }
-        let chunks = need.chunks(self.ids_max(settings));
-        let questions = chunks.map(|ids| Question::Ids(ids.to_vec())).collect();
-        self.goes_on(work.batch, questions, around);
-    }
-
-    /// NIP-77 is not to be had here, for now or at all: everything that was to be compared is read
-    /// page by page instead.
-    pub(crate) fn handle_no_comparison(&mut self, work: Work, around: &mut Around<'_>) {
-        // Put back, so that it is counted with the others that wait.
-        if let Some(session) = self.session_mut() {
-            session.comparisons.push_front(work);
-        }
-        self.comparisons_become_pages(around);
-    }
-
-    pub(crate) fn negentropy_failed(&mut self, now: Time) {
-        let Some(session) = self.session_mut() else { return };
-        let failures = match session.negentropy {
-            Negentropy::NotBefore(_, failures) => failures,
-            _ => 0,
-        };
-        let at = usize::try_from(failures).unwrap_or(usize::MAX).min(NEGENTROPY_WAITS.len() - 1);
-        let wait = NEGENTROPY_WAITS.get(at).copied().unwrap_or(Duration::from_secs(60));
-        session.negentropy = Negentropy::NotBefore(now.plus(wait), failures + 1);
-    }
-
-    /// Remembered for the session, and told once.
-    pub(crate) fn no_negentropy(&mut self, around: &mut Around<'_>) {
-        let relay = self.url.clone();
-        let Some(session) = self.session_mut() else { return };
-        if session.negentropy != Negentropy::No {
-            session.negentropy = Negentropy::No;
-            around.act(Action::Tell(News::NoNegentropy { relay }));
-        }
-    }
-
-    fn stop_comparing(&mut self, batch: Option<u64>, around: &mut Around<'_>) {
-        self.no_negentropy(around);
-        self.comparisons_become_pages(around);
-        let parts: Vec<Part> = self
-            .session()
-            .and_then(|session| session.batches.get(&batch?))
-            .map(|batch| batch.groups.clone())
-            .unwrap_or_default()
-            .into_iter()
-            .flat_map(|number| {
-                let parts = self.group(number).map_or(0, |group| group.layer.parts());
-                (0..parts).map(move |part| Part { group: number, part })
-            })
-            .collect();
-        let questions = self.packed(parts.into_iter().map(Ask::of).collect(), around);
-        self.add_questions(batch, questions);
-    }
-
-    /// All comparisons that wait become pages.
-    pub(crate) fn comparisons_become_pages(&mut self, around: &mut Around<'_>) {
-        let Some(session) = self.session_mut() else { return };
-        let waiting: Vec<Work> = session.comparisons.drain(..).collect();
-        let mut batches: Vec<Option<u64>> = waiting.iter().map(|work| work.batch).collect();
-        batches.dedup();
-        for batch in batches {
-            let of_batch = waiting.iter().filter(|work| work.batch == batch);
-            let mut asks = Vec::new();
-            for work in of_batch {
-                if let Question::Compare(part) = work.question {
-                    asks.push(Ask::of(part));
-                }
-            }
-            let before = asks.len();
-            let questions = self.packed(asks, around);
-            if let Some(session) = self.session_mut()
-                && let Some(found) = batch.and_then(|id| session.batches.get_mut(&id))
-            {
-                found.method = Method::Pages;
-                found.outstanding -= before.min(found.outstanding);
-            }
-            self.add_questions(batch, questions);
-        }
-    }
-
-    fn add_questions(&mut self, batch: Option<u64>, questions: Vec<Question>) {
-        let Some(session) = self.session_mut() else { return };
-        // A batch that failed or was dropped asks nothing further.
-        let Some(found) = batch.and_then(|id| session.batches.get_mut(&id)) else { return };
-        if found.failed {
-            return;
-        }
-        found.outstanding += questions.len();
-        for question in questions {
-            session.enqueue(Work { batch, question });
-        }
-    }
-
-    /// One question of a batch is answered; these follow from it.
-    fn goes_on(&mut self, batch: Option<u64>, questions: Vec<Question>, around: &mut Around<'_>) {
-        self.add_questions(batch, questions);
-        self.one_less(batch, around);
-    }
-
-    fn one_less(&mut self, batch: Option<u64>, around: &mut Around<'_>) {
-        let Some(id) = batch else { return };
-        let Some(session) = self.session_mut() else { return };
-        let Some(found) = session.batches.get_mut(&id) else { return };
-        found.outstanding = found.outstanding.saturating_sub(1);
-        if found.outstanding > 0 {
-            return;
-        }
-        let Some(batch) = session.batches.remove(&id) else { return };
-        for number in &batch.groups {
-            let Some(group) = self.group_mut(*number) else { continue };
-            match (batch.aim, batch.failed || batch.unfinished) {
-                (Aim::Confirm, false) => {
-                    group.stage = Stage::Confirmed;
-                    group.covered = batch.started;
-                    group.purpose = Purpose::Backfill;
-                }
-                (Aim::Confirm, true) => {
-                    group.stage = Stage::Missing;
-                    self.missing.push_back(*number);
-                }
-                (Aim::CatchUp, false) => {
-                    group.catching_up = false;
-                    group.covered = batch.started;
-                }
-                // Not current: it will be asked for in turn.
-                (Aim::CatchUp, true) => {}
-            }
-        }
-        self.schedule_rotation(around);
-        self.repack_if_wanted(around);
-    }
-
-    /// A question failed: its batch begins again later, and what it still had to ask is dropped.
-    pub(crate) fn handle_failure(&mut self, work: &Work, around: &mut Around<'_>) {
-        if let Question::Owed(owed) = &work.question {
-            let again = owed.iter().map(|(id, attempts)| (*id, attempts + 1)).collect();
-            self.owe(again, around);
-        }
-        self.brake.unanswered(around.now, around.settings);
-        self.fail(work.batch);
-        self.one_less(work.batch, around);
-    }
-
-    fn fail(&mut self, batch: Option<u64>) {
-        let Some(session) = self.session_mut() else { return };
-        let Some(found) = batch.and_then(|id| session.batches.get_mut(&id)) else { return };
-        found.failed = true;
-        let before = session.queued();
-        session.pages.retain(|work| work.batch != batch);
-        session.comparisons.retain(|work| work.batch != batch);
-        session.rounds.retain(|work| work.batch != batch);
-        let dropped = before - session.queued();
-        if let Some(found) = batch.and_then(|id| session.batches.get_mut(&id)) {
-            found.outstanding = found.outstanding.saturating_sub(dropped);
-        }
-    }
-
-    /// A question was refused for a reason that will pass: it is asked again, as it was.
-    pub(crate) fn ask_again(&mut self, work: Work) {
-        let Some(session) = self.session_mut() else { return };
-        let alive = work.batch.is_none_or(|id| session.batches.contains_key(&id));
-        if alive {
-            session.put_back(work);
-        }
-    }
-
-    /// The same in smaller requests, because the relay takes fewer filters at once.
-    pub(crate) fn ask_in_smaller_parts(&mut self, work: Work, around: &mut Around<'_>) {
-        let Question::Pages(asks) = work.question else { return self.ask_again(work) };
-        let questions = self.packed(asks, around);
-        self.add_questions(work.batch, questions);
-        self.one_less(work.batch, around);
-    }
-
-    /// Everything begun goes back to where it was before; nothing of it is open at the relay.
-    pub(crate) fn give_up_batches(&mut self) {
-        let Some(session) = self.session_mut() else { return };
-        session.pages.retain(|work| work.batch.is_none());
-        session.comparisons.clear();
-        session.rounds.clear();
-        session.batches.clear();
-        for group in self.groups.iter_mut().filter(|group| group.stage == Stage::Pending) {
-            group.stage = Stage::Missing;
-        }
-        self.requeue_missing();
-    }
-
-    pub(crate) fn end_asked(&mut self, sub: Sub) -> Option<Work> {
-        self.session_mut()?.asked.remove(&sub).map(|asked| asked.work)
     }
 }
 
@@ -809,16 +415,16 @@ fn sorted(mut ids: Vec<EventId>) -> Vec<EventId> {
 }
 
 impl Session {
-    fn comparing(&self) -> usize {
+    pub(crate) fn comparing(&self) -> usize {
         let compares = |asked: &&Asked| matches!(asked.work.question, Question::Compare(_));
         self.asked.values().filter(compares).count()
     }
 
-    fn confirming(&self) -> usize {
+    pub(crate) fn confirming(&self) -> usize {
         self.batches.values().filter(|batch| batch.aim == Aim::Confirm).count()
     }
 
-    fn queued(&self) -> usize {
+    pub(crate) fn queued(&self) -> usize {
         self.pages.len() + self.comparisons.len() + self.rounds.len()
     }
 
@@ -832,7 +438,7 @@ impl Session {
         owed.flatten().collect()
     }
 
-    fn enqueue(&mut self, work: Work) {
+    pub(crate) fn enqueue(&mut self, work: Work) {
         match work.question {
             Question::Compare(_) => self.comparisons.push_back(work),
             // What finishes something begun goes before what begins something.
@@ -841,7 +447,7 @@ impl Session {
         }
     }
 
-    fn put_back(&mut self, work: Work) {
+    pub(crate) fn put_back(&mut self, work: Work) {
         match work.question {
             Question::Compare(_) => self.comparisons.push_front(work),
             _ => self.pages.push_front(work),

@@ -4,19 +4,25 @@
 #![warn(clippy::indexing_slicing, clippy::expect_used, clippy::iter_over_hash_type)]
 
 mod answers;
+mod comparing;
+mod confirming;
 mod dial;
 mod engine;
 mod groups;
 mod health;
 mod history;
+mod links;
 mod live;
 mod pace;
 mod pages;
+mod planning;
+mod reading;
 pub mod reception;
 mod record;
 mod refusal;
 mod relay;
 mod settings;
+mod talk;
 mod timers;
 mod turns;
 mod view;

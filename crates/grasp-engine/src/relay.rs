@@ -90,6 +90,8 @@ pub(crate) struct Session {
     pub(crate) told_rotating: bool,
     /// Questions that brought more than any may.
     pub(crate) floods: u32,
+    /// Going on and beginning take turns.
+    pub(crate) begins_next: bool,
     /// A live subscription would be allowed as soon as a question ends.
     pub(crate) squeezed: bool,
     /// What the current turn has brought.
@@ -531,6 +533,7 @@ impl Session {
             repack_wanted: false,
             told_rotating: false,
             floods: 0,
+            begins_next: false,
             squeezed: false,
             turn_events: 0,
             turn_bytes: 0,

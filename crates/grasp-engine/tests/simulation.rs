@@ -10,6 +10,7 @@ use grasp_testkit::world::{Outcome, World};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 #[test]
 fn a_hundred_random_worlds_end_complete() {
@@ -78,6 +79,11 @@ fn lives_through(first: u64, count: u64) {
 fn sums_up(ended: &[Outcome]) {
     let steps: u64 = ended.iter().map(|outcome| outcome.steps).sum();
     let events: usize = ended.iter().map(|outcome| outcome.events).sum();
+    if number("GRASP_SLOW").is_some() {
+        for slow in ended.iter().filter(|it| it.complete_after > Duration::from_secs(7200)) {
+            println!("slow {} {:?} {:?}", slow.seed, slow.complete_after, slow.last);
+        }
+    }
     let slowest = ended.iter().max_by_key(|outcome| outcome.complete_after);
     let mut seen = BTreeMap::new();
     for (what, count) in ended.iter().flat_map(|outcome| &outcome.seen) {

@@ -4,12 +4,17 @@
 
 mod stories {
     mod budgets;
+    mod daily;
     mod dialling;
+    mod ends;
+    mod fairness;
     mod filters;
     mod health;
     mod history;
     mod kit;
     mod lifecycle;
+    mod live;
+    mod pace;
     mod pages;
     mod promises;
     mod reception;
@@ -17,5 +22,6 @@ mod stories {
     mod refusals;
     mod repack;
     mod traps;
+    mod traps_later;
     mod wanted;
 }

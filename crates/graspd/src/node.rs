@@ -12,6 +12,7 @@ use crate::keeper;
 use crate::metrics::Metrics;
 use crate::outbound::Instance;
 use crate::readers::Readers;
+use crate::sync::Watch;
 use grasp_core::policy::Rules;
 use grasp_core::{Kind, PubKey, Service};
 use grasp_relay::info::{self, Info};
@@ -22,7 +23,7 @@ use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -57,6 +58,10 @@ pub struct Node {
     /// Who may fetch and push right now.
     pub turnstile: Turnstile,
     pub desk: Arc<Desk>,
+    /// A look at the sync engine, once it runs.
+    pub sync: OnceLock<Watch>,
+    /// A verdict about a peer that is older than this says nothing any more.
+    pub verdict_age_max: Duration,
     /// Cancelled when the server begins to stop.
     pub closing: CancellationToken,
     pub tasks: TaskTracker,
@@ -169,6 +174,8 @@ impl Node {
             wake,
             host,
             turnstile: Turnstile::new(config.git.clone(), config.metrics.busiest_repositories_max),
+            sync: OnceLock::new(),
+            verdict_age_max: config.sync.verdict_age_max,
             closing: CancellationToken::new(),
             tasks: TaskTracker::new(),
             seats: Seats::of(descriptors_for_sockets(config)),

@@ -4,6 +4,7 @@ use crate::config::{Backend, Config, configured_owner_key};
 use crate::datadir::{DataDir, RelayKey, Root};
 use crate::http::accept;
 use crate::node::Node;
+use crate::sync;
 use anyhow::{Context, Result};
 use grasp_store::{EventStore, LmdbStore, Options, in_memory};
 use sd_notify::NotifyState;
@@ -78,10 +79,9 @@ pub async fn run(mut config: Config) -> Result<()> {
     config.bound_to(listener.local_addr()?);
     let (git_root, key) = (opened.git_root.clone(), opened.relay_key.public);
     let (node, threads) = Node::start(&config, &opened.store, git_root, key).await?;
-    let _sync = match config.sync.enabled {
-        true => Some(crate::sync::start(&config, &node, opened.relay_key.clone()).await?),
-        false => None,
-    };
+    if config.sync.enabled {
+        sync::start(&config, &node, opened.relay_key.clone()).await?;
+    }
     let accepting = tokio::spawn(accept::serve(listener, Arc::clone(&node), config.http.clone()));
     announce(&config, &opened.relay_key);
     let _ = sd_notify::notify(&[NotifyState::Ready]);

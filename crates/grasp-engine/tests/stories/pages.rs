@@ -174,7 +174,7 @@ fn s19_a_flood_goes_on_from_the_oldest_event_it_brought() {
 }
 
 #[test]
-fn s19_an_endless_flood_of_one_second_ends() {
+fn s19_an_endless_flood_of_one_second_ends_and_is_told() {
     let mut net = reading(Peer::default());
     for (sub, filters) in net.listens("one") {
         net.listening("one", sub, empty_page(filters.len()));
@@ -197,8 +197,34 @@ fn s19_an_endless_flood_of_one_second_ends() {
         }
         net.elapse(SECOND);
     }
-    assert_eq!(view(&net, "one").missing + view(&net, "one").pending, 0);
     assert!(asked < 20, "{asked}");
+    let told = |it: &News| matches!(it, News::SecondTooFull { .. } | News::Paused { .. });
+    assert!(net.news().iter().any(told));
+}
+
+#[test]
+fn s19_a_relay_without_any_limit_is_read_to_its_end_however_much_it_has() {
+    // A million and a half events, fifty thousand at a time, as the scale asks for.
+    let mut net = reading(Peer::default());
+    for (sub, filters) in net.listens("one") {
+        net.listening("one", sub, empty_page(filters.len()));
+    }
+    for _ in 0..300 {
+        for request in net.requests("one") {
+            let until = request.filters[0].until.map_or(1_000_000, |it| it.0);
+            let first_layer = request.filters[0].tags.is_empty();
+            match first_layer && until > 970_000 {
+                true => {
+                    let page = full_page(1, 50_001, Timestamp(until - 1_000));
+                    net.ends("one", request.sub, End::Flood(page));
+                }
+                false => net.completes("one", request.sub, empty_page(request.filters.len())),
+            }
+        }
+        net.elapse(SECOND);
+    }
+    assert_eq!(view(&net, "one").waits, None);
+    assert_eq!(confirmed(&net), 3);
 }
 
 #[test]

@@ -296,14 +296,30 @@ fn s19_bytes_are_a_flood_too() {
 }
 
 #[test]
-fn s17_a_live_subscription_may_bring_as_much_as_it_likes() {
+fn s17_a_live_subscription_may_bring_as_much_as_it_likes_once_its_past_is_told() {
     let patience = Patience { events_max: 10, bytes_max: 1_000, ..Patience::default() };
     let mut link = Reception::new(patience);
     link.opens(ASKED, of_kinds(&[1621]).into(), true, NOW);
+    assert!(matches!(link.eose(ASKED, None, NOW), Some(Report::Listening(_))));
     for n in 0..50 {
+        let live = Intake::Take { past: false };
+        assert_eq!(link.event(ASKED, &note(1621, n, ""), 500, NOW), live);
+        link.judged(ASKED, false, NOW);
+    }
+}
+
+#[test]
+fn s17_the_past_of_a_live_subscription_has_the_bounds_of_a_question() {
+    let patience = Patience { events_max: 10, ..Patience::default() };
+    let mut link = Reception::new(patience);
+    link.opens(ASKED, of_kinds(&[1621]).into(), true, NOW);
+    for n in 0..10 {
         assert_eq!(link.event(ASKED, &note(1621, n, ""), 500, NOW), PAST);
         link.judged(ASKED, true, NOW);
     }
+    assert_eq!(link.event(ASKED, &note(1621, 11, ""), 500, NOW), Intake::Flood);
+    assert!(matches!(link.floods(ASKED), Some(Report::Ended(End::Flood(_)))));
+    assert!(!link.is_open(ASKED));
 }
 
 // ---- live

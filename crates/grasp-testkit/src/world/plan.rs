@@ -111,6 +111,8 @@ pub struct Outcome {
     pub events: usize,
     /// How long after the trouble every server had what it should have.
     pub complete_after: Duration,
+    /// What it was that came last.
+    pub last: Option<String>,
     /// How often engines did what, for those who wonder whether it was hard enough.
     pub seen: BTreeMap<&'static str, u64>,
 }
@@ -132,6 +134,7 @@ impl World {
         let quiet = super::START.plus(TROUBLE);
         self.live_until(quiet);
         let mut wait = Duration::from_secs(120);
+        let mut last = None;
         loop {
             self.live_until(quiet.plus(wait));
             if !self.complaints.is_empty() {
@@ -144,11 +147,12 @@ impl World {
             if wait > PATIENCE {
                 return Err(missing);
             }
-            wait = wait.mul_f64(1.5);
+            last = missing.into_iter().next();
+            wait += wait.min(Duration::from_secs(3600));
         }
         let (steps, events) = (self.steps, self.written.len());
         let seen = self.seen.clone();
-        Ok(Outcome { seed, steps, events, complete_after: wait, seen })
+        Ok(Outcome { seed, steps, events, complete_after: wait, last, seen })
     }
 }
 

@@ -12,6 +12,7 @@ use crate::http::unstuck::Unstuck;
 use crate::metrics::{self, Gathered};
 use crate::node::{Node, Ready, Seat, Visit};
 use crate::outbound::Instance;
+use crate::sync;
 use axum::extract::FromRequestParts;
 use axum::extract::ws::WebSocketUpgrade;
 use grasp_core::RepoId;
@@ -152,6 +153,7 @@ impl Caller {
                 respond::text(StatusCode::OK, "application/json", names)
             }
             Route::Metrics if node.metrics_enabled => self.metrics().await,
+            Route::Relays => self.relays().await,
             Route::Health => respond::line(StatusCode::OK, "ok"),
             Route::Ready => match node.ready().await {
                 Ready::Yes => respond::line(StatusCode::OK, "ready"),
@@ -207,6 +209,13 @@ impl Caller {
             busiest: node.turnstile.busiest(),
         });
         respond::text(StatusCode::OK, metrics::CONTENT_TYPE, page)
+    }
+
+    async fn relays(&self) -> Answer {
+        match sync::relays(&self.node).await {
+            Some(json) => respond::text(StatusCode::OK, "application/json", json),
+            None => busy("this server does not sync with others right now"),
+        }
     }
 
     async fn landing(&self) -> Answer {

@@ -18,6 +18,8 @@ pub enum Route {
     /// NIP-05 names of the relay itself.
     Names,
     Metrics,
+    /// What is known of every relay we follow, as JSON.
+    Relays,
     Health,
     Ready,
     /// The page of a repository, for people.
@@ -54,6 +56,7 @@ impl Route {
             "" | "/" => Route::Landing,
             "/.well-known/nostr.json" if base_path.is_empty() => Route::Names,
             "/metrics" => Route::Metrics,
+            "/api/v1/relays" => Route::Relays,
             "/healthz" => Route::Health,
             "/readyz" => Route::Ready,
             _ => return Self::repository(method, place, uri.query(), headers),

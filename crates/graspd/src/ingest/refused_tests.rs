@@ -43,7 +43,7 @@ fn s18_the_inventory_is_what_is_served_what_waits_and_what_was_refused() {
     assert!(!machine.is_synced(&refused));
     let now = Clock::default().now().timestamp();
     let both = vec![Kind::ANNOUNCEMENT, Kind::STATE];
-    let all = Filter { kinds: Some(both.clone()), limit: Some(1), ..Filter::default() };
+    let all = Filter { kinds: Some(both), limit: Some(1), ..Filter::default() };
     let has = |filter: &Filter| inventory(&*machine.store, filter, now, 100).unwrap();
     let of = |events: &[&VerifiedEvent]| -> Vec<(Timestamp, EventId)> {
         events.iter().map(|event| (event.created_at, event.id)).collect()
@@ -96,7 +96,7 @@ fn s29_other_rules_or_a_week_make_us_forget() {
     assert_eq!(remembers(), [true, true]);
     write(&mut |txn| refused::prune(txn, Time(2).plus(week), week).unwrap());
     assert_eq!(remembers(), [false, true], "what cannot change is not forgotten by age");
-    let mut others = rules.clone();
+    let mut others = rules;
     others.repository_blacklist = vec!["acme".parse().unwrap()];
     write(&mut |txn| refused::tie_to(txn, &others).unwrap());
     assert_eq!(remembers(), [false, false]);

@@ -98,7 +98,7 @@ impl Driver {
     fn handle(&mut self, input: Input) {
         tracing::debug!(?input, "sync");
         let now = self.now();
-        self.hands.notice(&input);
+        self.hands.notice(&input, now);
         self.engine.handle(input, now);
     }
 

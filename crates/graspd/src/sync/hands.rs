@@ -19,6 +19,8 @@ pub(super) struct Hands {
     words: mpsc::Sender<Word>,
     links: BTreeMap<RelayUrl, Handle>,
     next_generation: u64,
+    /// From when to when each relay was last linked, or since when it is.
+    sessions: BTreeMap<RelayUrl, (Time, Option<Time>)>,
     /// Relays whose record changed, and when to write that down.
     changed: BTreeSet<RelayUrl>,
     forgotten: BTreeSet<RelayUrl>,
@@ -42,6 +44,7 @@ impl Hands {
             words,
             links: BTreeMap::new(),
             next_generation: 0,
+            sessions: BTreeMap::new(),
             changed: BTreeSet::new(),
             forgotten: BTreeSet::new(),
             write_at: None,
@@ -54,16 +57,20 @@ impl Hands {
     }
 
     /// Counts what happens, before the engine hears of it.
-    pub(super) fn notice(&mut self, input: &Input) {
+    pub(super) fn notice(&mut self, input: &Input, now: Time) {
         let metrics = &self.ground.node.metrics.sync;
         match input {
             Input::Connected { relay, .. } => {
                 metrics.attempt(relay, true);
                 metrics.connected(relay, true);
+                self.sessions.insert(relay.clone(), (now, None));
             }
             Input::Lost { relay, .. } => {
                 metrics.attempt(relay, false);
                 metrics.connected(relay, false);
+                if let Some((_, end)) = self.sessions.get_mut(relay) {
+                    end.get_or_insert(now);
+                }
                 self.links.remove(relay);
             }
             Input::Ended { relay, end: grasp_engine::End::Closed(text), .. } => {
@@ -79,6 +86,9 @@ impl Hands {
             Action::Connect(relay) => self.connect(relay),
             Action::Hangup(relay) => {
                 self.ground.node.metrics.sync.connected(&relay, false);
+                if let Some((_, end)) = self.sessions.get_mut(&relay) {
+                    end.get_or_insert(now);
+                }
                 if let Some(link) = self.links.remove(&relay) {
                     link.hangup.cancel();
                 }
@@ -102,6 +112,8 @@ impl Hands {
             }
             Action::Forget(relay) => {
                 self.ground.node.metrics.sync.forget(&relay);
+                self.ground.warner.lock().forget(&relay);
+                self.sessions.remove(&relay);
                 self.changed.remove(&relay);
                 self.forgotten.insert(relay);
                 self.write_at.get_or_insert(now.plus(WRITE_AFTER));
@@ -120,6 +132,7 @@ impl Hands {
             relay: relay.clone(),
             generation,
             words: self.words.clone(),
+            before: self.sessions.get(&relay).and_then(|(from, to)| Some((*from, (*to)?))),
         };
         self.ground.node.tasks.spawn(link::run(line, inbox, hangup.clone()));
         if let Some(old) = self.links.insert(relay, Handle { generation, orders, hangup }) {

@@ -41,6 +41,8 @@ pub(super) struct Line {
     pub(super) relay: RelayUrl,
     pub(super) generation: u64,
     pub(super) words: mpsc::Sender<Word>,
+    /// From when to when it was linked before.
+    pub(super) before: Option<(Time, Time)>,
 }
 
 /// Of one relay's events, on their way through the door at a time.
@@ -52,8 +54,10 @@ const GONE_AFTER: Duration = Duration::from_secs(75);
 const CHALLENGE_WAIT: Duration = Duration::from_secs(10);
 /// Messages that are none; other software has other ideas, so some are forgiven.
 const UNREADABLE_MAX: u32 = 100;
-/// An event younger than this may just be coming by both ways at once.
+/// An event younger than this may just be coming by both ways at once; one that was made this
+/// shortly before a link broke may have been on its way.
 const GAP_AGE_SECS: u64 = 60;
+const GAP_BEFORE_LOSS_SECS: u64 = 3;
 
 pub(super) async fn run(
     line: Line,
@@ -471,10 +475,7 @@ impl Link<'_> {
         let (relay, id, kind) = (&self.line.relay, verdict.id, verdict.kind);
         let metrics = &self.line.ground.node.metrics.sync;
         metrics.event(verdict.source);
-        let live_since = self.errands.get(&verdict.sub).and_then(|errand| errand.live_since);
-        let old = Timestamp(self.heard_at.timestamp().0.saturating_sub(GAP_AGE_SECS));
-        let gap = live_since.is_some_and(|since| verdict.created_at > since)
-            && verdict.created_at < old;
+        let gap = self.should_have_come_before(verdict);
         match verdict.source {
             SourceKind::Direct | SourceKind::Live => tracing::debug!(%relay, %id, %kind, "live"),
             SourceKind::Backfill if gap => {
@@ -488,6 +489,23 @@ impl Link<'_> {
             SourceKind::Backfill | SourceKind::Daily => {
                 tracing::debug!(%relay, %id, %kind, "history");
             }
+        }
+    }
+
+    /// It was made while all of this was heard live, here or on the link before this one.
+    fn should_have_come_before(&self, verdict: &Verdict) -> bool {
+        let heard = |since: Timestamp, until: Timestamp| {
+            verdict.created_at > since && verdict.created_at < until
+        };
+        let less = |time: Time, secs: u64| Timestamp(time.timestamp().0.saturating_sub(secs));
+        match self.errands.get(&verdict.sub) {
+            Some(errand) => errand
+                .live_since
+                .is_some_and(|since| heard(since, less(self.heard_at, GAP_AGE_SECS))),
+            // Only what was confirmed is heard from a moment in the past on.
+            None => self.line.before.is_some_and(|(from, to)| {
+                heard(from.timestamp(), less(to, GAP_BEFORE_LOSS_SECS))
+            }),
         }
     }
 

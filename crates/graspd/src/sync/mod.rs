@@ -9,9 +9,11 @@ mod memory;
 mod news;
 mod offer;
 mod standing;
+mod status;
 mod wire;
 
 pub use drive::Watch;
+pub use status::relays;
 
 use crate::config::Config;
 use crate::datadir::RelayKey;
@@ -41,7 +43,7 @@ struct Ground {
 const FEED_LEN: usize = 1_024;
 
 /// Starts the feed, the driver and, as the engine asks for them, the links. They end with the node.
-pub async fn start(config: &Config, node: &Arc<Node>, key: RelayKey) -> anyhow::Result<Watch> {
+pub async fn start(config: &Config, node: &Arc<Node>, key: RelayKey) -> anyhow::Result<()> {
     let sync = &config.sync;
     let limits = DialLimits {
         probe: sync.probe_timeout,
@@ -78,7 +80,9 @@ pub async fn start(config: &Config, node: &Arc<Node>, key: RelayKey) -> anyhow::
         sender,
         node.closing.clone(),
     ));
-    Ok(drive::start(engine, feed, ground))
+    // Started once, so nobody was there before.
+    let _ = node.sync.set(drive::start(engine, feed, ground));
+    Ok(())
 }
 
 impl Ground {

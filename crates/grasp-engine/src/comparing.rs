@@ -1,0 +1,119 @@
+//! What a comparison showed (S-18), and how to go on where NIP-77 is not to be had.
+
+use crate::groups::Part;
+use crate::history::{Ask, Method, Question, Work};
+use crate::relay::{Around, Negentropy, Relay};
+use crate::vocabulary::{Action, News};
+use grasp_core::{EventId, Time};
+use std::time::Duration;
+
+/// How long NIP-77 is left alone after it failed, each time.
+const NEGENTROPY_WAITS: [Duration; 4] = [
+    Duration::from_secs(60),
+    Duration::from_secs(5 * 60),
+    Duration::from_secs(30 * 60),
+    Duration::from_secs(2 * 3600),
+];
+
+impl Relay {
+    /// A comparison is through.
+    pub(crate) fn handle_difference(
+        &mut self,
+        work: &Work,
+        mut need: Vec<EventId>,
+        around: &mut Around<'_>,
+    ) {
+        self.brake.answered();
+        let settings = around.settings;
+        // The rest is found by the next comparison; the batch is not confirmed before that.
+        if need.len() > settings.needed_ids_max {
+            need.truncate(settings.needed_ids_max);
+            let batches = self.session_mut().map(|session| &mut session.batches);
+            if let Some(batch) = batches.and_then(|all| all.get_mut(&work.batch?)) {
+                batch.unfinished = true;
+            }
+        }
+        let chunks = need.chunks(self.ids_max(settings));
+        let questions = chunks.map(|ids| Question::Ids(ids.to_vec())).collect();
+        self.goes_on(work.batch, questions, around);
+    }
+
+    /// NIP-77 is not to be had here, for now or at all: everything that was to be compared is read
+    /// page by page instead.
+    pub(crate) fn handle_no_comparison(&mut self, work: Work, around: &mut Around<'_>) {
+        // Put back, so that it is counted with the others that wait.
+        if let Some(session) = self.session_mut() {
+            session.comparisons.push_front(work);
+        }
+        self.comparisons_become_pages(around);
+    }
+
+    pub(crate) fn negentropy_failed(&mut self, now: Time) {
+        let Some(session) = self.session_mut() else { return };
+        let failures = match session.negentropy {
+            Negentropy::NotBefore(_, failures) => failures,
+            _ => 0,
+        };
+        let at = usize::try_from(failures).unwrap_or(usize::MAX).min(NEGENTROPY_WAITS.len() - 1);
+        let wait = NEGENTROPY_WAITS.get(at).copied().unwrap_or(Duration::from_secs(60));
+        session.negentropy = Negentropy::NotBefore(now.plus(wait), failures + 1);
+    }
+
+    /// Remembered for the session, and told once.
+    pub(crate) fn no_negentropy(&mut self, around: &mut Around<'_>) {
+        let relay = self.url.clone();
+        let Some(session) = self.session_mut() else { return };
+        if session.negentropy != Negentropy::No {
+            session.negentropy = Negentropy::No;
+            around.act(Action::Tell(News::NoNegentropy { relay }));
+        }
+    }
+
+    pub(crate) fn stop_comparing(&mut self, batch: Option<u64>, around: &mut Around<'_>) {
+        self.no_negentropy(around);
+        self.comparisons_become_pages(around);
+        let parts: Vec<Part> = self
+            .session()
+            .and_then(|session| session.batches.get(&batch?))
+            .map(|batch| batch.groups.clone())
+            .unwrap_or_default()
+            .into_iter()
+            .flat_map(|number| {
+                let parts = self.group(number).map_or(0, |group| group.layer.parts());
+                (0..parts).map(move |part| Part { group: number, part })
+            })
+            .collect();
+        let questions = self.packed(parts.into_iter().map(Ask::of).collect(), around);
+        self.add_questions(batch, questions);
+    }
+
+    /// All comparisons that wait become pages.
+    pub(crate) fn comparisons_become_pages(&mut self, around: &mut Around<'_>) {
+        let Some(session) = self.session_mut() else { return };
+        let waiting: Vec<Work> = session.comparisons.drain(..).collect();
+        let mut batches: Vec<Option<u64>> = waiting.iter().map(|work| work.batch).collect();
+        batches.dedup();
+        for batch in batches {
+            let of_batch = waiting.iter().filter(|work| work.batch == batch);
+            let mut asks = Vec::new();
+            for work in of_batch {
+                if let Question::Compare(part) = work.question {
+                    asks.push(Ask::of(part));
+                }
+            }
+            let before = asks.len();
+            let questions = self.packed(asks, around);
+            if let Some(session) = self.session_mut()
+                && let Some(found) = batch.and_then(|id| session.batches.get_mut(&id))
+            {
+                found.method = Method::Pages;
+                found.outstanding -= before.min(found.outstanding);
+            }
+            self.add_questions(batch, questions);
+            // A batch that had failed asks nothing more, so this may have been its end.
+            if let Some(id) = batch {
+                self.finish(id, around);
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The end of a batch: confirmed as a whole, or back to where it began (S-2, S-20).
+
+use crate::groups::Stage;
+use crate::history::{Aim, Question, Work};
+use crate::relay::{Around, Relay};
+use crate::vocabulary::{Purpose, Sub};
+
+impl Relay {
+    pub(crate) fn add_questions(&mut self, batch: Option<u64>, questions: Vec<Question>) {
+        let Some(session) = self.session_mut() else { return };
+        // A batch that failed or was dropped asks nothing further.
+        let Some(found) = batch.and_then(|id| session.batches.get_mut(&id)) else { return };
+        if found.failed {
+            return;
+        }
+        found.outstanding += questions.len();
+        for question in questions {
+            session.enqueue(Work { batch, question });
+        }
+    }
+
+    /// One question of a batch is answered; these follow from it.
+    pub(crate) fn goes_on(
+        &mut self,
+        batch: Option<u64>,
+        questions: Vec<Question>,
+        around: &mut Around<'_>,
+    ) {
+        self.add_questions(batch, questions);
+        self.one_less(batch, around);
+    }
+
+    pub(crate) fn one_less(&mut self, batch: Option<u64>, around: &mut Around<'_>) {
+        let Some(id) = batch else { return };
+        let Some(session) = self.session_mut() else { return };
+        let Some(found) = session.batches.get_mut(&id) else { return };
+        found.outstanding = found.outstanding.saturating_sub(1);
+        self.finish(id, around);
+    }
+
+    /// If nothing of it is outstanding any more.
+    pub(crate) fn finish(&mut self, id: u64, around: &mut Around<'_>) {
+        let Some(session) = self.session_mut() else { return };
+        if session.batches.get(&id).is_none_or(|batch| batch.outstanding > 0) {
+            return;
+        }
+        let Some(batch) = session.batches.remove(&id) else { return };
+        for number in &batch.groups {
+            let Some(group) = self.group_mut(*number) else { continue };
+            match (batch.aim, batch.failed || batch.unfinished) {
+                (Aim::Confirm, false) => {
+                    group.stage = Stage::Confirmed;
+                    group.covered = batch.started;
+                    group.purpose = Purpose::Backfill;
+                }
+                (Aim::Confirm, true) => {
+                    group.stage = Stage::Missing;
+                    self.missing.push_back(*number);
+                }
+                (Aim::CatchUp, false) => {
+                    group.catching_up = false;
+                    group.covered = batch.started;
+                }
+                // Not current: it will be asked for in turn.
+                (Aim::CatchUp, true) => {}
+            }
+        }
+        self.schedule_rotation(around);
+        self.repack_if_wanted(around);
+    }
+
+    /// A question failed: its batch begins again later, and what it still had to ask is dropped.
+    pub(crate) fn handle_failure(&mut self, work: &Work, around: &mut Around<'_>) {
+        if let Question::Owed(owed) = &work.question {
+            let again = owed.iter().map(|(id, attempts)| (*id, attempts + 1)).collect();
+            self.owe(again, around);
+        }
+        self.brake.unanswered(around.now, around.settings);
+        self.fail(work.batch);
+        self.one_less(work.batch, around);
+    }
+
+    pub(crate) fn fail(&mut self, batch: Option<u64>) {
+        let Some(session) = self.session_mut() else { return };
+        let Some(found) = batch.and_then(|id| session.batches.get_mut(&id)) else { return };
+        found.failed = true;
+        let before = session.queued();
+        session.pages.retain(|work| work.batch != batch);
+        session.comparisons.retain(|work| work.batch != batch);
+        session.rounds.retain(|work| work.batch != batch);
+        let dropped = before - session.queued();
+        if let Some(found) = batch.and_then(|id| session.batches.get_mut(&id)) {
+            found.outstanding = found.outstanding.saturating_sub(dropped);
+        }
+    }
+
+    /// A question was refused for a reason that will pass: it is asked again, as it was.
+    pub(crate) fn ask_again(&mut self, work: Work) {
+        let Some(session) = self.session_mut() else { return };
+        let alive = work.batch.is_none_or(|id| session.batches.contains_key(&id));
+        if alive {
+            session.put_back(work);
+        }
+    }
+
+    /// The same in smaller requests, because the relay takes fewer filters at once.
+    pub(crate) fn ask_in_smaller_parts(&mut self, work: Work, around: &mut Around<'_>) {
+        let Question::Pages(asks) = work.question else { return self.ask_again(work) };
+        let questions = self.packed(asks, around);
+        self.add_questions(work.batch, questions);
+        self.one_less(work.batch, around);
+    }
+
+    /// Everything begun goes back to where it was before; nothing of it is open at the relay.
+    pub(crate) fn give_up_batches(&mut self) {
+        let Some(session) = self.session_mut() else { return };
+        session.pages.retain(|work| work.batch.is_none());
+        session.comparisons.clear();
+        session.rounds.clear();
+        session.batches.clear();
+        for group in self.groups.iter_mut().filter(|group| group.stage == Stage::Pending) {
+            group.stage = Stage::Missing;
+        }
+        self.requeue_missing();
+    }
+
+    pub(crate) fn end_asked(&mut self, sub: Sub) -> Option<Work> {
+        self.session_mut()?.asked.remove(&sub).map(|asked| asked.work)
+    }
+}

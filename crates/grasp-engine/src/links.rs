@@ -1,0 +1,233 @@
+//! Links come and go (S-12 to S-16): what a new one starts with, what a lost one leaves behind, and
+//! when a relay is forgotten.
+
+use crate::engine::Engine;
+use crate::pace::Pace;
+use crate::relay::{Link, Relay, Session, millis};
+use crate::timers::{Alarm, Concern};
+use crate::vocabulary::{Action, Loss, News, Peer, Purpose};
+use crate::{Health, Record};
+use grasp_core::{RelayUrl, Time};
+use std::time::Duration;
+
+/// How often what is known of a linked relay is written down.
+pub(crate) const REMEMBER_EVERY: Duration = Duration::from_secs(60);
+
+impl Engine {
+    pub(crate) fn recalled(&mut self, relay: &RelayUrl, record: &Record, now: Time) {
+        let Some(number) = self.number_for(relay, now) else { return };
+        let Some(relay) = self.relay_mut(number) else { return };
+        relay.health = record.health;
+        relay.last_alive = record.last_alive;
+        relay.confirmed_through = record.confirmed_through;
+        relay.daily_at = record.daily_at;
+        relay.brake.paused_until = record.paused_until.unwrap_or(Time(0));
+        relay.brake.cooling_until = record.cooling_until.unwrap_or(Time(0));
+        relay.learned = record.learned;
+        relay.owed = record.owed.iter().map(|id| (*id, 1)).collect();
+        relay.account = record.account;
+    }
+
+    pub(crate) fn connected(&mut self, url: &RelayUrl, peer: Peer, now: Time) {
+        let Some(number) = self.numbers.get(url).copied() else { return };
+        let per_second = match peer.grasp {
+            true => self.settings.pace_grasp_per_second.max(self.settings.pace_per_second),
+            false => self.settings.pace_per_second,
+        };
+        let burst = self.settings.pace_burst;
+        let day = self.daily_moment(now);
+        let Some(relay) = self.relay(number) else { return };
+        let Link::Dialling { patient } = relay.link else { return };
+        self.dialling.ended(patient);
+        self.with(number, now, |relay, around| {
+            relay.link = Link::Up(Box::new(Session::new(peer, now)));
+            relay
+                .pace
+                .get_or_insert_with(|| Pace::new(per_second, burst, now))
+                .set_rate(per_second);
+            relay.made_way = None;
+            let (settings, wanted) = (around.settings, around.wanted);
+            // A moment that has not come yet was written by a clock that was wrong.
+            let alive = relay.last_alive.filter(|alive| *alive <= now);
+            let quick = alive.is_some_and(|alive| now.since(alive) < settings.resume_within);
+            match (quick, alive) {
+                // A short absence: what was confirmed stays so (S-13).
+                (true, Some(alive)) if relay.groups.is_empty() => {
+                    relay.rebuild(Some((relay.confirmed_through, alive)), wanted, settings);
+                }
+                (true, _) => {
+                    relay.drop_unwanted(wanted);
+                    relay.split_large(wanted, settings);
+                    relay.group_staged(wanted, settings);
+                }
+                // As good as the daily one.
+                (false, _) => {
+                    relay.rebuild(None, wanted, settings);
+                    relay.daily_at = None;
+                }
+            }
+            let daily_at = *relay.daily_at.get_or_insert(day);
+            around.timers.set(relay.alarm(Concern::Daily), daily_at.max(now));
+            around.timers.set(relay.alarm(Concern::Stable), now.plus(settings.stable_after));
+            around.timers.set(relay.alarm(Concern::LinkTurn), now.plus(settings.link_turn));
+            around.timers.set(relay.alarm(Concern::Remember), now.plus(REMEMBER_EVERY));
+            around.timers.clear(relay.alarm(Concern::DialPatience));
+            around.act(Action::Tell(News::Connected { relay: relay.url.clone() }));
+            relay.hear_all(around);
+            relay.ask_for_owed(around);
+            let braked = relay.brake.history_until();
+            if braked > now {
+                around.timers.set(relay.alarm(Concern::Ask), braked);
+            }
+        });
+        self.remember(number);
+        self.dial(now);
+        self.pump(number, now);
+    }
+
+    pub(crate) fn lost(&mut self, url: &RelayUrl, why: &Loss, now: Time) {
+        let Some(number) = self.numbers.get(url).copied() else { return };
+        let Some(relay) = self.relay(number) else { return };
+        if matches!(relay.link, Link::Down) {
+            return;
+        }
+        self.unlink(number, now);
+        let settings = self.settings.clone();
+        let Some(relay) = self.relay_mut(number) else { return };
+        let was_dead = relay.health.is_dead();
+        match why {
+            Loss::HungUp => {}
+            Loss::Crowded => relay.not_before = now.plus(settings.cleanup_every),
+            Loss::Ourselves => relay.ourselves = true,
+            Loss::Forbidden(_) => {
+                relay.health = Health::Banned { until: now.plus(settings.banned_for) }
+            }
+            Loss::Misbehaved(_) => {
+                relay.health = Health::Banned { until: now.plus(settings.pause) }
+            }
+            Loss::Failed(_) | Loss::TooSlow => {
+                relay.health = relay.health.after_failure(now, &settings);
+            }
+        }
+        let told = match why {
+            Loss::Failed(text) => Some(text.as_str()),
+            Loss::TooSlow => Some("it did not answer in time"),
+            Loss::Forbidden(text) | Loss::Misbehaved(text) => Some(text.as_str()),
+            Loss::Ourselves => Some("it is this very server under another name"),
+            Loss::Crowded | Loss::HungUp => None,
+        };
+        if let Some(text) = told {
+            relay.account.failures += 1;
+            let (failures, next_try) = (relay.health.failures(), relay.health.next_try());
+            let (relay, why) = (relay.url.clone(), text.to_owned());
+            let dead = self.relay(number).is_some_and(|relay| relay.health.is_dead());
+            let news = match dead && !was_dead {
+                true => News::Dead { relay, next_try },
+                false => News::Failed { relay, why, failures, next_try },
+            };
+            self.actions.push_back(Action::Tell(news));
+        }
+        self.remember(number);
+        self.consider(number, now);
+        self.dial(now);
+    }
+
+    /// Ends the link on our side, whatever its state.
+    pub(crate) fn unlink(&mut self, number: u32, now: Time) {
+        let Some(relay) = self.relay_mut(number) else { return };
+        match relay.link {
+            Link::Down => return,
+            Link::Dialling { patient } => {
+                relay.link = Link::Down;
+                self.dialling.ended(patient);
+                self.dialling.unlinked();
+            }
+            Link::Up(_) => {
+                relay.end_session(now);
+                self.dialling.unlinked();
+            }
+        }
+        for concern in [
+            Concern::DialPatience,
+            Concern::Stable,
+            Concern::Daily,
+            Concern::Ask,
+            Concern::Rotate,
+            Concern::Missing,
+            Concern::LinkTurn,
+            Concern::Remember,
+        ] {
+            self.timers.clear(Alarm::Relay(number, concern));
+        }
+        self.give_turn_back(number);
+    }
+
+    /// The link has held: whatever was wrong is over.
+    pub(crate) fn stable(&mut self, number: u32) {
+        let Some(relay) = self.relay_mut(number) else { return };
+        if relay.health != Health::Healthy {
+            relay.health = Health::Healthy;
+            let relay = relay.url.clone();
+            self.actions.push_back(Action::Tell(News::Recovered { relay }));
+        }
+        self.remember(number);
+    }
+
+    pub(crate) fn daily(&mut self, number: u32, now: Time) {
+        let next = self.daily_moment(now);
+        self.with(number, now, |relay, around| {
+            relay.daily_at = Some(next);
+            around.timers.set(relay.alarm(Concern::Daily), next);
+            relay.forget_confirmed(Purpose::Daily);
+        });
+        self.remember(number);
+        self.pump(number, now);
+    }
+
+    /// A random moment a day from now, so that relays spread over time.
+    pub(crate) fn daily_moment(&mut self, now: Time) -> Time {
+        let (min, max) = (self.settings.daily_min, self.settings.daily_max);
+        let spread = millis(max.saturating_sub(min)).max(1);
+        now.plus(min).plus(Duration::from_millis(self.random() % spread))
+    }
+
+    /// SplitMix64.
+    pub(crate) fn random(&mut self) -> u64 {
+        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.chance;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Relays nobody wants are hung up and forgotten (S-16); a bad reputation lasts a while longer.
+    pub(crate) fn clean_up(&mut self, now: Time) {
+        self.timers.set(Alarm::Cleanup, now.plus(self.settings.cleanup_every));
+        let unwanted = |relay: &&Relay| !relay.is_wanted() && !relay.ourselves;
+        let unwanted: Vec<u32> =
+            self.relays.iter().flatten().filter(unwanted).map(|relay| relay.number).collect();
+        for number in unwanted {
+            let Some(relay) = self.relay(number) else { continue };
+            let (url, linked) = (relay.url.clone(), !matches!(relay.link, Link::Down));
+            let reputation = relay.health.next_try().plus(self.settings.dead_retry);
+            let worth_keeping = (relay.health != Health::Healthy && reputation > now)
+                || relay.brake.all_until() > now;
+            if linked {
+                self.unlink(number, now);
+                self.actions.push_back(Action::Hangup(url.clone()));
+            }
+            self.remove_from_dialling(number);
+            if worth_keeping {
+                continue;
+            }
+            self.timers.clear_relay(number);
+            if let Some(slot) = self.relays.get_mut(number as usize) {
+                *slot = None;
+            }
+            self.numbers.remove(&url);
+            self.free.push(number);
+            self.actions.push_back(Action::Forget(url));
+        }
+        self.dial(now);
+    }
+}
