@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
@@ -54,6 +55,12 @@ pub(crate) fn thread_times(pid: u32) -> Result<BTreeMap<String, Duration>> {
         }
     }
     Ok(times)
+}
+
+/// Processor time of this thread so far: what others did to the machine is not in it.
+pub(crate) fn own_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// Processor time of a process and of all the children it has waited for.

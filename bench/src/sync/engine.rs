@@ -1,18 +1,18 @@
 //! The engine alone, without a socket or a disk, in a process of its own whose memory is its own.
-//! Time is only that of the engine: relays answer at once, and nobody waits for a clock.
+//! Relays answer at once and nobody waits for a clock; times are processor time.
 
 use super::Run;
 use super::crowd::{Crowd, Town};
 use super::floor;
 use super::talk::Talk;
-use crate::process::anonymous_mb;
+use crate::process::{anonymous_mb, own_time};
 use crate::report::Row;
 use crate::stats::{Latencies, millis, number};
 use anyhow::{Context, Result, ensure};
 use grasp_core::Time;
 use grasp_engine::Input;
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::process::Command;
 
 #[derive(Debug, Clone, Copy)]
@@ -29,8 +29,8 @@ const SECONDS: u64 = 10;
 const TOLD_PER_SECOND: usize = 5_000;
 /// One in so many is an announcement's new version.
 const ANNOUNCED_ONE_IN: usize = 10;
-/// Before relays begin to take turns.
-const SETTLE_MAX: Duration = Duration::from_secs(590);
+/// On the engine's clock.
+const SETTLE_MAX: Duration = Duration::from_secs(3_600);
 
 impl EnginePart {
     pub(crate) fn parse(word: &str) -> Option<Self> {
@@ -129,11 +129,11 @@ fn figures(crowd: Crowd) -> Result<Value> {
     let town = Town::of(crowd)?;
     let pid = std::process::id();
     let before = anonymous_mb(pid)?;
-    let started = Instant::now();
+    let started = own_time();
     let mut talk = Talk::new(crowd.links);
     let mut serial = told(&mut talk, &town)?;
     settle(&mut talk, crowd.links)?;
-    let (setup, setup_inputs) = (started.elapsed(), talk.inputs);
+    let (setup, setup_inputs) = (own_time() - started, talk.inputs);
     let process = anonymous_mb(pid)?;
 
     let mut roots = crowd.roots;
@@ -193,30 +193,23 @@ fn settle(talk: &mut Talk, links: usize) -> Result<()> {
 /// The engine's own time for one new root: from hearing of it to the last action that follows
 /// when its window closes. What happens meanwhile, and the answers, are not counted.
 fn planned(talk: &mut Talk, root: Input) -> Result<Duration> {
-    let started = Instant::now();
+    let closes = talk.now.plus(grasp_engine::Settings::default().window);
+    let started = own_time();
     talk.tell(root);
-    let heard = started.elapsed();
-    let closes = window_closes(talk)?;
+    let heard = own_time() - started;
     talk.elapse_until(Time(closes.0 - 1));
     talk.now = closes;
-    let started = Instant::now();
-    talk.engine.handle_deadline(closes);
     let mut actions = Vec::new();
+    let started = own_time();
+    talk.engine.handle_deadline(closes);
     while let Some(action) = talk.engine.poll_action() {
         actions.push(action);
     }
-    let took = heard + started.elapsed();
-    ensure!(!actions.is_empty(), "a new root leads to nothing: {:?} {:#?}", talk.engine.next_deadline(), talk.engine.relay_views(talk.now).iter().filter(|v| v.connected).map(|v| v.to_string()).collect::<Vec<_>>());
+    let took = heard + (own_time() - started);
+    ensure!(!actions.is_empty(), "a new root leads to nothing");
     actions.into_iter().for_each(|action| talk.answer(action));
     talk.answer_all();
     Ok(took)
-}
-
-fn window_closes(talk: &mut Talk) -> Result<Time> {
-    // Whatever is due before tells nothing about the window; its own length does.
-    let closes = talk.now.plus(grasp_engine::Settings::default().window);
-    ensure!(talk.engine.next_deadline().is_some_and(|(at, _)| at <= closes), "no window is open");
-    Ok(closes)
 }
 
 /// Seconds in which much happens: the inputs, the time they took, and that of the busiest second.
@@ -240,13 +233,13 @@ fn sustained(
             });
         }
         let end = talk.now.plus(Duration::from_secs(1));
-        let started = Instant::now();
+        let started = own_time();
         for input in inputs {
             talk.tell(input);
             talk.answer_all();
         }
         talk.elapse_until(end);
-        let took = started.elapsed();
+        let took = own_time() - started;
         worked += took;
         busiest = busiest.max(took);
     }

@@ -1,13 +1,12 @@
 //! The same repositories, relays and roots in ordered maps, and nothing decided about any of them.
 
 use super::crowd::{Crowd, Town};
-use crate::process::anonymous_mb;
+use crate::process::{anonymous_mb, own_time};
 use crate::stats::{millis, number, rate};
 use anyhow::Result;
 use grasp_core::{EventId, RelayUrl, RepoId};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 #[derive(Debug, Default)]
 struct Maps {
@@ -34,11 +33,11 @@ pub(super) fn figures(crowd: Crowd) -> Result<Value> {
     let state = anonymous_mb(std::process::id())? - before;
     let (inserts, fresh) = (10_000, crowd.roots);
     let ids: Vec<EventId> = (0..inserts).map(|n| Town::root_id(fresh + n)).collect();
-    let started = Instant::now();
+    let started = own_time();
     for id in ids {
         maps.roots.insert(id, (0, 0));
     }
-    let took = started.elapsed();
+    let took = own_time() - started;
     std::hint::black_box(&maps);
     Ok(json!({
         "state_mb": state,

@@ -108,6 +108,10 @@ impl Net {
                 commit = ingest::publish_alone(&host.server.address, &roots).await?;
             }
         }
+        // Nobody takes a comment on a thread it has not heard of.
+        for host in &hosts {
+            host.has(past.len() + roots.len() + 2, plan.pauses.patience).await?;
+        }
         let recent = roots.clone();
         Ok(Self {
             hosts,

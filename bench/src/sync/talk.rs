@@ -3,6 +3,7 @@
 
 use grasp_core::{RelayUrl, Time};
 use grasp_engine::{Action, End, Engine, Hint, Input, Page, Peer, Settings, Tally};
+use std::time::Duration;
 
 #[derive(Debug)]
 pub(super) struct Talk {
@@ -14,7 +15,9 @@ pub(super) struct Talk {
 
 impl Talk {
     pub(super) fn new(links: usize) -> Self {
-        let settings = Settings { links_max: links, ..Settings::default() };
+        // Relays that take turns would be another measurement each time.
+        let link_turn = Duration::from_secs(24 * 3600);
+        let settings = Settings { links_max: links, link_turn, ..Settings::default() };
         let now = Time::from_secs(1_700_000_000);
         Self { engine: Engine::new(settings, 1), now, inputs: 0 }
     }

@@ -34,7 +34,7 @@ impl Engine {
             true => self.settings.pace_grasp_per_second.max(self.settings.pace_per_second),
             false => self.settings.pace_per_second,
         };
-        let burst = self.settings.pace_burst;
+        let (usual, burst) = (self.settings.pace_per_second, self.settings.pace_burst);
         let day = self.daily_moment(now);
         let Some(relay) = self.relay(number) else { return };
         let Link::Dialling { patient } = relay.link else { return };
@@ -43,7 +43,7 @@ impl Engine {
             relay.link = Link::Up(Box::new(Session::new(peer, now)));
             relay
                 .pace
-                .get_or_insert_with(|| Pace::new(per_second, burst, now))
+                .get_or_insert_with(|| Pace::new(usual, burst, now))
                 .set_rate(per_second);
             relay.made_way = None;
             let (settings, wanted) = (around.settings, around.wanted);

@@ -7,20 +7,27 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub(crate) struct Pace {
     every_ms: u64,
+    /// For somebody who has not objected, and says nothing about itself.
+    usual_ms: u64,
     burst: u64,
     /// When the bucket would be full, had it been left alone.
     full_at_ms: u64,
     objected: bool,
 }
 
-/// After the first objection, and after many.
-const OBJECTED_MS: u64 = 600;
+/// However often it objects.
 const OBJECTED_MS_MAX: u64 = 10_000;
 
 impl Pace {
     pub(crate) fn new(per_second: u32, burst: u32, now: Time) -> Self {
         let every_ms = 1_000 / u64::from(per_second.clamp(1, 1_000));
-        Self { every_ms, burst: u64::from(burst.max(1)), full_at_ms: now.0, objected: false }
+        Self {
+            every_ms,
+            usual_ms: every_ms,
+            burst: u64::from(burst.max(1)),
+            full_at_ms: now.0,
+            objected: false,
+        }
     }
 
     /// The relay showed what it is. Whoever objected once is not asked faster again.
@@ -46,7 +53,7 @@ impl Pace {
 
     /// The relay said that this was too fast. No burst any more, and a longer gap.
     pub(crate) fn slow_down(&mut self, now: Time) {
-        let slower = if self.objected { self.every_ms * 2 } else { OBJECTED_MS };
+        let slower = if self.objected { self.every_ms * 2 } else { self.usual_ms };
         let slower = Duration::from_millis(slower.max(self.every_ms).min(OBJECTED_MS_MAX));
         self.every_ms = u64::try_from(slower.as_millis()).unwrap_or(OBJECTED_MS_MAX);
         self.burst = 1;
@@ -73,11 +80,13 @@ mod tests {
 
     #[test]
     fn s23_a_relay_that_objected_is_asked_more_slowly() {
-        let mut pace = Pace::new(20, 30, Time(0));
+        let mut pace = Pace::new(1, 30, Time(0));
+        pace.set_rate(20);
         pace.slow_down(Time(10_000));
-        assert_eq!(pace.take(Time(10_000)), Err(Time(10_600)));
-        assert_eq!(pace.take(Time(10_600)), Ok(()));
-        assert_eq!(pace.take(Time(10_700)), Err(Time(11_200)));
+        pace.set_rate(20);
+        assert_eq!(pace.take(Time(10_000)), Err(Time(11_000)));
+        assert_eq!(pace.take(Time(11_000)), Ok(()));
+        assert_eq!(pace.take(Time(11_100)), Err(Time(12_000)));
         for _ in 0..10 {
             pace.slow_down(Time(20_000));
         }

@@ -407,7 +407,7 @@ impl Relay {
 
     /// The time up to which nothing confirmed was missed.
     pub(crate) fn alive_at(&self, now: Time) -> Option<Time> {
-        if self.session().is_none() {
+        if self.groups.is_empty() {
             return self.last_alive;
         }
         let layer_one = self.groups.iter().filter(|group| group.layer <= Layer::States);
@@ -416,7 +416,9 @@ impl Relay {
             return None;
         }
         let confirmed = self.groups.iter().filter(|group| group.stage == Stage::Confirmed);
-        confirmed.map(|group| if group.is_current() { now } else { group.covered }).min()
+        let linked = self.session().is_some();
+        let until = |group: &Group| if linked && group.is_current() { now } else { group.covered };
+        confirmed.map(until).min()
     }
 
     /// Every wanted item with a serial up to this is confirmed.
@@ -460,7 +462,8 @@ impl Relay {
 
     /// The link is gone: pending goes back to missing, and what was heard was heard until now.
     pub(crate) fn end_session(&mut self, now: Time) -> Option<Box<Session>> {
-        self.last_alive = self.alive_at(now);
+        // How long it is away is about the link; each group knows how far it was covered.
+        self.last_alive = self.alive_at(now).map(|_| now);
         let Link::Up(session) = std::mem::replace(&mut self.link, Link::Down) else { return None };
         self.account.connected_ms += millis(now.since(session.since));
         self.owed.extend(session.owed());

@@ -42,12 +42,31 @@ fn every_test_the_documents_name_exists() {
         functions.extend(names.map(str::to_owned));
     }
     let is_test_name = |word: &String| {
-        word.matches('_').count() >= 3 && word.chars().all(|c| c == '_' || c.is_ascii_lowercase())
+        let plain = |c: char| c == '_' || c.is_ascii_lowercase() || c.is_ascii_digit();
+        word.matches('_').count() >= 3 && word.chars().all(plain)
     };
     let named: Vec<String> = quoted("docs/behavior.md").into_iter().filter(is_test_name).collect();
     assert!(named.len() > 40, "the document names its tests in backticks");
     let missing: Vec<&String> = named.iter().filter(|name| !functions.contains(*name)).collect();
     assert!(missing.is_empty(), "docs/behavior.md names tests that do not exist: {missing:?}");
+}
+
+/// Sections 1 to 6 and 8 to 10 of the paper on sync; section 7 is the hunt for git data.
+#[test]
+fn every_number_of_the_sync_paper_has_a_test_and_a_line_in_the_document() {
+    let mut functions = BTreeSet::new();
+    for path in all_sources() {
+        let text = fs::read_to_string(path).expect("readable source");
+        let names = text.split("fn s").skip(1).filter_map(|rest| rest.split_once('_'));
+        functions.extend(names.filter_map(|(number, _)| number.parse::<u32>().ok()));
+    }
+    let named = quoted("docs/behavior.md");
+    for number in (1..=30).chain(40..=43) {
+        assert!(functions.contains(&number), "no test is named s{number}_...");
+        let prefix = format!("s{number}_");
+        let linked = named.iter().any(|name| name.starts_with(&prefix));
+        assert!(linked, "docs/behavior.md names no test of S-{number}");
+    }
 }
 
 #[test]

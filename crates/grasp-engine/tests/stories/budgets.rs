@@ -309,3 +309,35 @@ fn s11_layer_one_that_cannot_be_heard_is_asked_for_in_turn() {
     let in_turn = asked.iter().filter(|it| it.tags.is_empty() && it.since.is_some()).count();
     assert!(in_turn >= 4, "announcements and states, twice: {asked:?}");
 }
+
+#[test]
+fn s11_whatever_fails_in_rotation_every_filter_goes_on_from_where_it_was_answered() {
+    // Ten filters share a request, so the three of one repository are often in two of them.
+    let settings = Settings { negentropy: false, ..tiny_filters() };
+    let mut net = following(settings, &named(11), "one");
+    net.connect_with("one", allowing(1));
+    let mut answered: BTreeMap<(u8, String), Time> = BTreeMap::new();
+    let mut random = grasp_testkit::Random::seeded(7);
+    for _ in 0..(12 * 3600) {
+        for asked in net.requests("one") {
+            let fails = net.now.since(grasp_testkit::world::START) > HOUR && random.one_in(3);
+            for filter in asked.filters.iter() {
+                let Some((letter, values)) = filter.tags.first_key_value() else { continue };
+                let key = (*letter, values[0].clone());
+                if let Some(since) = filter.since {
+                    let before = answered[&key].timestamp();
+                    assert!(since <= before, "{filter:?}: answered up to {before}");
+                }
+                if !fails {
+                    answered.insert(key, asked.at);
+                }
+            }
+            match fails {
+                true => net.ends("one", asked.sub, End::Silent),
+                false => net.completes("one", asked.sub, empty_page(asked.filters.len())),
+            }
+        }
+        net.elapse(SECOND);
+    }
+    assert_eq!(view(&net, "one").missing + view(&net, "one").pending, 0);
+}

@@ -218,3 +218,46 @@ fn s24_a_large_repository_does_not_keep_a_small_one_waiting() {
     let waited = asked_at.map(|at| at.since(announced_at.unwrap()));
     assert!(waited.is_some_and(|it| it <= 5 * MINUTE), "it waited {waited:?}");
 }
+
+#[test]
+fn s24_what_is_asked_for_in_turn_does_not_wait_for_a_large_history() {
+    let settings = Settings { negentropy: false, ..tiny_filters() };
+    let mut net = following(settings, &named(10), "one");
+    net.connect_with("one", allowing(3));
+    answers_for(&mut net, &["one"], 10 * MINUTE);
+    net.announce("large", &["one"]);
+    let mut last = net.now;
+    for second in 0..3_600 {
+        for asked in net.requests("one") {
+            let count = asked.filters.len();
+            if about(&asked.filters, "repo9") {
+                last = net.now;
+            }
+            // There is always another page of the large one.
+            let oldest = Timestamp(1_600_000_000 - second);
+            let large = |it: &grasp_core::Filter| about(std::slice::from_ref(it), "large");
+            match asked.filters.iter().any(large) && asked.filters[0].since.is_none() {
+                true => net.completes("one", asked.sub, full_page(count, 500, oldest)),
+                false => net.completes("one", asked.sub, empty_page(count)),
+            }
+        }
+        net.elapse(SECOND);
+        let waited = net.now.since(last);
+        assert!(waited <= 10 * MINUTE, "not asked about for {waited:?}");
+    }
+}
+
+#[test]
+fn s24_strangers_cannot_take_the_places_of_relays_we_serve_from() {
+    let mut net = Bench::new(Settings { relays_max: 50, ..Settings::default() });
+    for n in 0..10 {
+        let spam: Vec<String> = (0..20).map(|m| format!("spam{n}x{m}")).collect();
+        let spam: Vec<&str> = spam.iter().map(String::as_str).collect();
+        net.announce_held(&format!("waits{n}"), &spam);
+    }
+    net.replayed();
+    net.elapse(MINUTE);
+    net.announce("acme", &["good"]);
+    net.elapse(10 * SECOND);
+    assert_eq!(net.dials_of("good"), 1, "it is served here");
+}

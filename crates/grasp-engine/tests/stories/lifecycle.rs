@@ -218,6 +218,35 @@ fn s13_a_resumption_that_floods_is_made_up_for_all_the_same() {
     assert_eq!(view(&net, "one").missing + view(&net, "one").pending, 0);
 }
 
+#[test]
+fn s13_a_group_left_behind_does_not_make_a_short_absence_a_long_one() {
+    let mut net = following(tiny_filters(), &named(10), "one");
+    net.connect_with("one", allowing(2));
+    answers_for(&mut net, &["one"], 10 * MINUTE);
+    // For twenty minutes nothing that is asked in turn is answered.
+    let left_at = net.now;
+    for _ in 0..(20 * 60) {
+        for asked in net.requests("one") {
+            net.ends("one", asked.sub, End::Silent);
+        }
+        net.elapse(SECOND);
+    }
+    net.fails("one");
+    net.connect_with("one", allowing(2));
+    assert!(view(&net, "one").confirmed >= 12, "away for seconds, so nothing is cleared");
+    let mut asked = Vec::new();
+    for _ in 0..(30 * 60) {
+        asked.extend(history(&mut net, "one"));
+        net.answers_all("one");
+        net.elapse(SECOND);
+    }
+    for name in named(10) {
+        let first = asked.iter().find(|it| about(std::slice::from_ref(it), &name));
+        let since = first.and_then(|it| it.since);
+        assert!(since.is_some_and(|it| it <= left_at.timestamp()), "{name} from where it was left");
+    }
+}
+
 // ---- S-14
 
 #[test]
@@ -248,4 +277,36 @@ fn s14_nothing_is_cleared_on_reconnect() {
     assert!(about(&asked, "acme"), "what was pending is asked for again");
     assert!(asked.iter().all(|it| !it.tags.is_empty()), "and layer 1 is not");
     assert_eq!(view(&net, "one").health.failures(), 1, "a handshake is no recovery");
+}
+
+#[test]
+fn s13_a_repository_is_current_only_when_all_its_catching_up_is_done() {
+    // Its three filters are in two subscriptions, and there is more than a page behind each.
+    let mut net = following(tiny_filters(), &named(4), "one");
+    net.connect_with("one", allowing(500));
+    net.settle("one");
+    let lost_at = net.now;
+    net.fails("one");
+    net.elapse(10 * MINUTE);
+    net.connect_with("one", allowing(500));
+    history(&mut net, "one");
+    for (sub, filters) in net.listens("one") {
+        let oldest = Timestamp(net.now.timestamp().0 - 300);
+        net.listening("one", sub, full_page(filters.len(), 500, oldest));
+    }
+    // Only the question about some of its filters is answered.
+    let asked = net.requests("one");
+    let with_repo3: Vec<_> = asked.iter().filter(|it| about(&it.filters, "repo3")).collect();
+    assert_eq!(with_repo3.len(), 2, "{asked:?}");
+    let small = with_repo3.iter().min_by_key(|it| it.filters.len()).unwrap();
+    net.completes("one", small.sub, empty_page(small.filters.len()));
+    net.elapse(10 * MINUTE);
+    net.fails("one");
+    net.elapse(MINUTE);
+    net.connect_with("one", allowing(500));
+    let live = net.live_filters("one");
+    let of_repo3 = live.iter().filter(|it| about(std::slice::from_ref(it), "repo3"));
+    for filter in of_repo3 {
+        assert!(filter.since.is_none_or(|it| it <= lost_at.timestamp()), "{filter:?}");
+    }
 }

@@ -54,6 +54,12 @@ fn s21_a_grasp_server_is_asked_twenty_times_a_second_until_it_objects() {
     net.elapse(10 * SECOND);
     let later = starts_now(&mut net, "one");
     assert!(later <= 17, "no faster than 600 ms: {later} in ten seconds");
+    let mut in_a_minute = 0;
+    for _ in 0..60 {
+        net.elapse(SECOND);
+        in_a_minute += starts_now(&mut net, "one");
+    }
+    assert!(in_a_minute <= 61, "nor faster than one that never objected: {in_a_minute}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::kit::*;
 use grasp_core::{Filter, Timestamp};
-use grasp_engine::{End, Settings, Sub};
+use grasp_engine::{End, Page, Settings, Sub};
 use grasp_testkit::world::{Bench, empty_page, full_page};
 
 /// One repository and so many roots that came one by one, each a group of three filters.
@@ -203,4 +203,60 @@ fn s10_a_live_subscription_refused_during_the_swap_is_covered_all_the_same() {
     };
     assert!(asked.iter().any(covers), "from before the swap");
     assert!(hears_root(&net, "one", 7), "and heard again");
+}
+
+#[test]
+fn s10_it_waits_for_a_question_by_name_too_and_not_for_ever() {
+    let mut net = Bench::tracking([("one", "acme")]);
+    net.connect_with("one", allowing(500));
+    let first = reconcile(&mut net, "one");
+    net.reconciled("one", first.sub, ids(0..10));
+    let by_name = request(&mut net, "one");
+    net.completes("one", by_name.sub, Page { missing: ids(3..4), ..empty_page(1) });
+    // Nothing is left to ask but the one that is owed, and that one is open for long.
+    let mut owed = None;
+    for n in 1..=21 {
+        adds(&mut net, n);
+        for _ in 0..2 {
+            for asked in net.requests("one") {
+                match asked.filters[0].ids.is_some() && n > 8 {
+                    true => owed = Some(asked.sub),
+                    false => {
+                        let missing = asked.filters[0].ids.clone().unwrap_or_default();
+                        let page = Page { missing, ..empty_page(asked.filters.len()) };
+                        net.completes("one", asked.sub, page);
+                    }
+                }
+            }
+            for asked in net.reconciles("one") {
+                net.reconciled("one", asked.sub, vec![]);
+            }
+            for (sub, filters) in net.listens("one") {
+                net.listening("one", sub, empty_page(filters.len()));
+            }
+            net.elapse(20 * SECOND);
+        }
+    }
+    let owed = owed.expect("it is asked for again");
+    adds(&mut net, 22);
+    net.completes("one", owed, empty_page(1));
+    net.elapse(SECOND);
+    assert!((1..=22).all(|n| hears_root(&net, "one", n)), "as soon as it is answered");
+    assert!(about_root(&history(&mut net, "one"), 22));
+}
+
+#[test]
+fn s10_a_daily_sync_that_comes_while_it_waits_is_not_held_up() {
+    let mut net = grown(20);
+    adds(&mut net, 21);
+    let pending = request(&mut net, "one");
+    adds(&mut net, 22);
+    let daily_at = view(&net, "one").daily_at.unwrap();
+    net.elapse(daily_at.since(net.now) + SECOND);
+    net.completes("one", pending.sub, empty_page(pending.filters.len()));
+    let asked = drained(&mut net, "one");
+    assert!(about(&asked, "acme") && about_root(&asked, 1) && about_root(&asked, 22));
+    assert!((1..=22).all(|n| hears_root(&net, "one", n)));
+    let seen = view(&net, "one");
+    assert_eq!((seen.missing, seen.pending), (0, 0));
 }

@@ -1,5 +1,6 @@
 //! What only a real socket can do to others, besides its behaviour.
 
+use super::invention::unrelated;
 use crate::Random;
 use std::time::Duration;
 use tokio_tungstenite::tungstenite::Message;
@@ -79,7 +80,9 @@ impl Noise {
             }
             Self::Strangers => {
                 let name = format!("{:x}", random.next_u64());
+                let event = unrelated(random.below(1_000_000)).to_json();
                 let verbs = [
+                    format!("[\"EVENT\",\"{name}\",{event}]"),
                     format!("[\"EOSE\",\"{name}\"]"),
                     format!("[\"CLOSED\",\"{name}\",\"rate-limited: not yours\"]"),
                     format!("[\"NEG-MSG\",\"{name}\",\"61\"]"),

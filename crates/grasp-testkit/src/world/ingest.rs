@@ -137,6 +137,7 @@ impl World {
         if !self.nodes[server].shelf.put(event) {
             return;
         }
+        self.nodes[server].arrived.insert(event.id, self.now);
         self.note(|| format!("server {server} stores {} of kind {}", event.id, event.kind));
         if event.kind == Kind::ANNOUNCEMENT || ROOTS.contains(&event.kind) {
             if let Some(durable) = self.durable(server) {

@@ -18,6 +18,7 @@ pub(crate) struct Node {
     pub(crate) behaviour: Behaviour,
     pub(crate) is_up: bool,
     pub(crate) shelf: Shelf,
+    pub(crate) arrived: BTreeMap<EventId, Time>,
     pub(crate) sessions: BTreeMap<LinkId, Session>,
     pub(crate) server: Option<Server>,
 }
@@ -83,8 +84,8 @@ impl Durable {
 
 impl Node {
     pub(crate) fn new(url: RelayUrl, behaviour: Behaviour) -> Self {
-        let (shelf, sessions) = (Shelf::default(), BTreeMap::new());
-        Self { url, behaviour, is_up: true, shelf, sessions, server: None }
+        let (shelf, arrived, sessions) = (Shelf::default(), BTreeMap::new(), BTreeMap::new());
+        Self { url, behaviour, is_up: true, shelf, arrived, sessions, server: None }
     }
 
     pub(crate) fn facts(&self) -> Option<Facts<'_>> {

@@ -7,8 +7,13 @@ use super::clockwork::World;
 use super::node::Node;
 use super::policy::{ROOTS, Verdict, judge, repo_of, repos_of};
 use crate::behaviour::Negentropy;
-use grasp_core::{Event, Kind, RelayUrl};
+use grasp_core::{Event, Kind, RelayUrl, Time};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An event is news for so long; less than what a catch-up reaches back, less what clocks differ.
+const NEWS: Duration = Duration::from_secs(300);
 
 /// The values that questions to one relay may carry.
 #[derive(Debug, Default)]
@@ -17,23 +22,113 @@ struct Reach {
     roots: BTreeSet<String>,
 }
 
+/// Something a relay has that a server should have too.
+#[derive(Debug)]
+struct Lack<'a> {
+    server: usize,
+    relay: usize,
+    event: &'a Arc<Event>,
+    verdict: Verdict,
+}
+
 impl World {
     /// Sentences about what is not as it should be; none: all is well.
     pub fn missing(&self) -> Vec<String> {
-        let mut missing = vec![];
+        let mut missing: Vec<String> = self.lacks().iter().map(|it| self.tell_lack(it)).collect();
         for server in 0..self.servers() {
             self.check_words(server, &mut missing);
             if self.nodes[server].server.as_ref().is_some_and(|it| it.mind.is_none()) {
                 missing.push(format!("server {server} does not run"));
             }
-            for (relay, reach) in self.reaches(server) {
-                let Some(node) = self.node_at(&relay).filter(|node| *node != server) else {
-                    continue;
-                };
-                self.compare(server, node, &reach, &mut missing);
-            }
         }
         missing
+    }
+
+    /// Of what is missing: that for which nobody should have to wait for a daily pass, because it
+    /// was new when it came to a server, and servers hear each other live or catch up.
+    pub fn gaps(&self) -> Vec<String> {
+        let lacks = self.lacks().into_iter().filter(|it| self.is_gap(it));
+        lacks.map(|lack| format!("gap: {}", self.tell_lack(&lack))).collect()
+    }
+
+    /// Servers that should have a link to another, and have none.
+    pub(crate) fn unlinked(&self) -> Vec<String> {
+        let mut unlinked = vec![];
+        for server in 0..self.servers() {
+            let Some(it) = &self.nodes[server].server else { continue };
+            if it.settings.links_max < self.nodes.len() {
+                continue;
+            }
+            for relay in self.reaches(server).into_keys() {
+                let node = self.node_at(&relay).filter(|node| *node != server);
+                let is_server = node.is_some_and(|node| self.nodes[node].server.is_some());
+                let id = it.mind.as_ref().and_then(|mind| mind.links.get(&relay));
+                let link = id.and_then(|id| self.links.get(id));
+                if is_server && !link.is_some_and(|link| link.is_up && !link.is_cut) {
+                    unlinked.push(format!("server {server} has no link to {relay}"));
+                }
+            }
+        }
+        unlinked
+    }
+
+    /// Links nobody has a use for.
+    pub(crate) fn unwanted_links(&self) -> Vec<String> {
+        let mut unwanted = vec![];
+        for server in 0..self.servers() {
+            let node = &self.nodes[server];
+            let Some(it) = &node.server else { continue };
+            let wanted = self.reaches(server);
+            let held = it.durable.held.values().flat_map(|held| node.followed(held));
+            let held: BTreeSet<RelayUrl> = held.collect();
+            for relay in it.mind.iter().flat_map(|mind| mind.links.keys()) {
+                if !wanted.contains_key(relay) && !held.contains(relay) {
+                    unwanted.push(format!("server {server} keeps a link to {relay} for nothing"));
+                }
+            }
+        }
+        unwanted
+    }
+
+    fn is_gap(&self, lack: &Lack<'_>) -> bool {
+        let (here, there) = (&self.nodes[lack.server], &self.nodes[lack.relay]);
+        let Some(server) = &here.server else { return false };
+        let arrived = there.arrived.get(&lack.event.id).copied().unwrap_or_default();
+        let was_new = arrived <= Time::from_secs(lack.event.created_at.0).plus(NEWS);
+        let page_max = there.behaviour.limits.page_max;
+        let crowd = there.shelf.seconds().get(&lack.event.created_at).copied().unwrap_or(0);
+        let is_dead = server.durable.records.get(&there.url).is_some_and(|it| it.health.is_dead());
+        let has_links = server.settings.links_max >= self.nodes.len();
+        // What is judged by what else is there may have come, and gone, too early.
+        let is_plain = !matches!(lack.event.kind, Kind::ANNOUNCEMENT | Kind::STATE);
+        there.server.is_some() && was_new && crowd < page_max && !is_dead && has_links && is_plain
+    }
+
+    fn lacks(&self) -> Vec<Lack<'_>> {
+        let mut lacks = vec![];
+        for server in 0..self.servers() {
+            for (relay, reach) in self.reaches(server) {
+                if let Some(relay) = self.node_at(&relay).filter(|node| *node != server) {
+                    lacks.extend(self.compare(server, relay, &reach));
+                }
+            }
+        }
+        lacks
+    }
+
+    fn tell_lack(&self, lack: &Lack<'_>) -> String {
+        let Lack { server, relay, event, verdict } = lack;
+        let there = &self.nodes[*relay];
+        let arrived = there.arrived.get(&event.id).copied().unwrap_or_default();
+        format!(
+            "server {server} lacks {} ({verdict:?}) of kind {}, {}, which {} ({}) has since {}",
+            event.id,
+            event.kind,
+            about(event),
+            self.name(*relay),
+            there.behaviour.name,
+            arrived.since(super::START).as_secs(),
+        )
     }
 
     /// Nothing but what somebody really wrote, word for word.
@@ -45,32 +140,24 @@ impl World {
         }
     }
 
-    fn compare(&self, server: usize, relay: usize, reach: &Reach, missing: &mut Vec<String>) {
+    fn compare(&self, server: usize, relay: usize, reach: &Reach) -> Vec<Lack<'_>> {
         let (here, there) = (&self.nodes[server], &self.nodes[relay]);
-        if !there.behaviour.keeps_its_word() && !there.only_floods() {
-            return;
-        }
-        let Some(facts) = here.facts() else { return };
-        let seconds = there.shelf.seconds();
+        let Some(facts) = here.facts().filter(|_| there.is_promising()) else { return vec![] };
+        // What one question cannot show is not promised without NIP-77.
         let compares = there.behaviour.negentropy == Negentropy::Speaks
             && here.server.as_ref().is_some_and(|server| server.settings.negentropy);
-        let pages = if compares { u32::MAX } else { there.behaviour.limits.page_max };
+        let page_max = if compares { u32::MAX } else { there.behaviour.limits.page_max };
+        let seconds = there.shelf.seconds();
+        let mut lacks = vec![];
         for event in there.shelf.all().filter(|event| reach.reaches(event)) {
-            // What one question cannot show is not promised without NIP-77.
             let crowd = seconds.get(&event.created_at).copied().unwrap_or(0);
             let verdict = judge(event, facts, self.now);
             let due = matches!(verdict, Verdict::Accept | Verdict::Hold | Verdict::Leaves);
-            if crowd < pages && due {
-                missing.push(format!(
-                    "server {server} lacks {} ({verdict:?}) of kind {}, {}, which {} ({}) has",
-                    event.id,
-                    event.kind,
-                    about(event),
-                    self.name(relay),
-                    there.behaviour.name,
-                ));
+            if crowd < page_max && due {
+                lacks.push(Lack { server, relay, event, verdict });
             }
         }
+        lacks
     }
 
     /// The relays a server should ask, and about what.
@@ -128,8 +215,8 @@ impl Reach {
 }
 
 impl Node {
-    /// It keeps its word but for seconds that are too full.
-    fn only_floods(&self) -> bool {
+    /// It keeps its word, but for seconds that are too full.
+    fn is_promising(&self) -> bool {
         let sane = crate::Behaviour { same_second: 0, ..self.behaviour.clone() };
         sane.keeps_its_word()
     }

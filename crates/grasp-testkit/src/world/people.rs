@@ -123,6 +123,25 @@ impl World {
         }
     }
 
+    /// Everywhere, about everything that is served there: to be heard by all who listen.
+    pub(crate) fn last_words(&mut self) {
+        for node in 0..self.servers() {
+            let served = self.nodes[node].shelf.of_kind(Kind::ANNOUNCEMENT);
+            let served: Vec<String> =
+                served.filter_map(|it| Some(it.coordinate()?.to_string())).collect();
+            for at in served {
+                let (author, now) = (self.somebody(), self.now.timestamp());
+                let root = self.writes(author, Kind::ISSUE, now, vec![tag(&["a", &at])]);
+                let reply = self.writes(author, COMMENT, now, vec![tag(&["A", &at])]);
+                let answer = vec![tag(&["E", &root.id.to_hex()])];
+                let answer = self.writes(author, COMMENT, now, answer);
+                for event in [root, reply, answer] {
+                    self.publish(&event, BTreeSet::from([node]));
+                }
+            }
+        }
+    }
+
     fn announce(&mut self, number: usize) {
         self.changes_relays(number);
         let repo = &self.people.repos[number];
@@ -299,6 +318,7 @@ impl World {
             if it.server.is_some() {
                 self.admits_event(node, event);
             } else if it.shelf.put(event) {
+                it.arrived.insert(event.id, self.now);
                 self.note(|| format!("relay {node} stores {}", event.id));
                 self.resounds(node, event);
             }

@@ -7,6 +7,7 @@ use super::names::relay;
 use super::node::{Durable, Node, Server};
 use crate::behaviour::Limits;
 use crate::{Behaviour, Random};
+use grasp_core::Time;
 use grasp_engine::Settings;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -129,32 +130,65 @@ impl World {
         }
     }
 
-    /// Two days of trouble, then quiet until everybody has everything; `Err` says what is wrong.
+    /// Two days of trouble, then quiet until everybody has everything, and then some last words
+    /// that must be heard at once; `Err` says what is wrong.
     pub fn run(&mut self, seed: u64) -> Result<Outcome, Vec<String>> {
         let quiet = super::START.plus(TROUBLE);
         self.live_until(quiet);
-        let mut wait = Duration::from_secs(120);
         let mut last = None;
+        let complete_after = self.settles(quiet, |world| {
+            let missing = world.missing();
+            if world.now > quiet.plus(CATCH_UP) {
+                last = missing.first().cloned().or(last.take());
+                (world.gaps(), missing)
+            } else {
+                (vec![], missing)
+            }
+        })?;
+        self.settles(self.now, |world| (vec![], world.unlinked()))?;
+        self.last_words();
+        self.live_until(self.now.plus(LAST_WORDS));
+        let wrong = [self.complaints.clone(), self.gaps(), self.unwanted_links()].concat();
+        if !wrong.is_empty() {
+            return Err(wrong);
+        }
+        let (steps, events) = (self.steps, self.written.len());
+        Ok(Outcome { seed, steps, events, complete_after, last, seen: self.seen.clone() })
+    }
+
+    /// Lets time pass until nothing is left to be waited for, and says how long that took. `left`
+    /// says what must not be at all, and what is still to come.
+    fn settles(
+        &mut self,
+        from: Time,
+        mut left: impl FnMut(&Self) -> (Vec<String>, Vec<String>),
+    ) -> Result<Duration, Vec<String>> {
+        let mut wait = Duration::from_secs(120);
         loop {
-            self.live_until(quiet.plus(wait));
+            self.live_until(from.plus(wait));
             if !self.complaints.is_empty() {
                 return Err(self.complaints.clone());
             }
-            let missing = self.missing();
-            if missing.is_empty() {
-                break;
+            let (wrong, awaited) = left(self);
+            if !wrong.is_empty() {
+                return Err(wrong);
+            }
+            if awaited.is_empty() {
+                return Ok(wait);
             }
             if wait > PATIENCE {
-                return Err(missing);
+                return Err(awaited);
             }
-            last = missing.into_iter().next();
             wait += wait.min(Duration::from_secs(3600));
         }
-        let (steps, events) = (self.steps, self.written.len());
-        let seen = self.seen.clone();
-        Ok(Outcome { seed, steps, events, complete_after: wait, last, seen })
     }
 }
+
+/// The batch window twice, and a rotation, for what cannot be heard live.
+const LAST_WORDS: Duration = Duration::from_secs(420);
+
+/// The longest wait for a degraded relay, and some time for the rest.
+const CATCH_UP: Duration = Duration::from_secs(3 * 3600);
 
 /// A daily pass and the slowest retry of all, a dead relay's, and some hours for it to be worked off.
 const PATIENCE: Duration = Duration::from_secs(2 * DAY.as_secs() + 6 * 3600);

@@ -34,7 +34,7 @@ impl World {
             return;
         }
         match word {
-            Word::Req { sub, filters } => self.asked_for(relay, id, sub, filters),
+            Word::Req { sub, filters } => self.asked_for(relay, id, sub, &filters),
             Word::NegOpen { sub, filter } => self.asked_to_compare(relay, id, sub, &filter),
             Word::NegMore { sub } => self.sends(id, Frame::NegRound { sub }),
             Word::Close { sub } => {
@@ -54,8 +54,8 @@ impl World {
         }
     }
 
-    fn asked_for(&mut self, relay: usize, id: LinkId, sub: Sub, filters: Arc<[Filter]>) {
-        if let Err(no) = self.admits(relay, id, &filters) {
+    fn asked_for(&mut self, relay: usize, id: LinkId, sub: Sub, filters: &Arc<[Filter]>) {
+        if let Err(no) = self.admits(relay, id, filters) {
             return self.refuses(id, sub, no);
         }
         let node = &mut self.nodes[relay];
@@ -66,15 +66,15 @@ impl World {
         if answers == Answers::Silent {
             return;
         }
-        let (page, hint) = self.page(relay, &filters);
+        let (page, hint) = self.page(relay, filters);
         match answers {
             Answers::Silent => {}
-            Answers::Honest => self.answers(id, sub, page, Some(hint), Copied::genuine),
-            Answers::NeverEose => self.answers(id, sub, page, None, Copied::genuine),
-            Answers::Forged => self.answers(id, sub, page, Some(hint), Copied::forged),
+            Answers::Honest => self.answers(id, sub, &page, Some(hint), Copied::genuine),
+            Answers::NeverEose => self.answers(id, sub, &page, None, Copied::genuine),
+            Answers::Forged => self.answers(id, sub, &page, Some(hint), Copied::forged),
             Answers::Wrong => {
-                let wrong = (0..5).map(|_| self.invents(Kind(1), vec![])).collect();
-                self.answers(id, sub, wrong, Some(hint), Copied::genuine);
+                let wrong: Vec<_> = (0..5).map(|_| self.invents(Kind(1), vec![])).collect();
+                self.answers(id, sub, &wrong, Some(hint), Copied::genuine);
             }
             Answers::SlowDrip { every } => {
                 if let Some(session) = self.nodes[relay].sessions.get_mut(&id) {
@@ -108,7 +108,7 @@ impl World {
         &mut self,
         id: LinkId,
         sub: Sub,
-        page: Vec<Arc<Event>>,
+        page: &[Arc<Event>],
         hint: Option<Hint>,
         copy: impl Fn(&Arc<Event>) -> Copied,
     ) {

@@ -4,7 +4,11 @@
 
 use grasp_core::{Filter, RelayUrl, Time};
 use grasp_engine::{Action, End, Input, Peer, Settings, Sub};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// Nobody is dialled more often than this, whatever happens to the link.
+const DIALS_PER_HOUR_MAX: usize = 70;
 
 #[derive(Debug)]
 pub struct Watch {
@@ -27,6 +31,8 @@ struct Neighbour {
     objected: bool,
     objected_at: Option<Time>,
     quiet_until: Time,
+    /// Within the last hour.
+    dialled_at: VecDeque<Time>,
 }
 
 impl Watch {
@@ -38,6 +44,7 @@ impl Watch {
         let settings = self.settings.clone();
         match input {
             Input::Connected { relay, peer } => {
+                self.refills(relay, now);
                 let it = self.relay(relay, now);
                 it.dialling = None;
                 it.connected = true;
@@ -114,6 +121,11 @@ impl Watch {
         let idle = !it.connected && it.dialling.is_none();
         it.dialling = Some(now);
         ensure(idle, || format!("dials {relay} while it has a link or dials already"))?;
+        it.dialled_at.push_back(now);
+        it.dialled_at.retain(|at| now.since(*at) < Duration::from_secs(3600));
+        let often = it.dialled_at.len();
+        let polite = often <= DIALS_PER_HOUR_MAX;
+        ensure(polite, || format!("dials {relay} {often} times in an hour"))?;
         let patience = self.settings.dial_patience;
         let young = |it: &&Neighbour| it.dialling.is_some_and(|at| now < at.plus(patience));
         let dialling = self.relays.values().filter(young).count();
@@ -163,6 +175,16 @@ impl Watch {
     }
 
     fn starts(&mut self, relay: &RelayUrl, now: Time) -> Result<(), String> {
+        self.refills(relay, now);
+        let it = self.relay(relay, now);
+        ensure(it.starts_left >= 1000, || format!("asks {relay} for history beyond the pace"))?;
+        it.starts_left -= 1000;
+        let quiet_until = it.quiet_until;
+        ensure(now >= quiet_until, || format!("asks {relay}, which asked us to slow down"))
+    }
+
+    /// At the pace that was allowed up to now.
+    fn refills(&mut self, relay: &RelayUrl, now: Time) {
         let (slow, fast) = (self.settings.pace_per_second, self.settings.pace_grasp_per_second);
         let burst = u64::from(self.settings.pace_burst) * 1000;
         let it = self.relay(relay, now);
@@ -171,10 +193,6 @@ impl Watch {
         let earned = passed.saturating_mul(u64::from(rate));
         it.starts_left = it.starts_left.saturating_add(earned).min(burst);
         it.refilled_at = now;
-        ensure(it.starts_left >= 1000, || format!("asks {relay} for history beyond the pace"))?;
-        it.starts_left -= 1000;
-        let quiet_until = it.quiet_until;
-        ensure(now >= quiet_until, || format!("asks {relay}, which asked us to slow down"))
     }
 
     fn relay(&mut self, relay: &RelayUrl, now: Time) -> &mut Neighbour {
@@ -189,6 +207,7 @@ impl Watch {
             objected: false,
             objected_at: None,
             quiet_until: Time(0),
+            dialled_at: VecDeque::new(),
         })
     }
 }

@@ -35,15 +35,17 @@ const WORDS_LEN: usize = 4_096;
 const QUESTIONS_LEN: usize = 16;
 /// Inputs handled before actions are carried out, when many come at once.
 const HELPING: usize = 256;
+const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// However far the next deadline is: the clock may have been set.
-const SLEEP_MAX: Duration = Duration::from_secs(30);
+const SLEEP_MAX: Duration = Duration::from_secs(5);
 
 pub(super) fn start(engine: Engine, feed: mpsc::Receiver<Input>, ground: Arc<Ground>) -> Watch {
     let (sender, words) = mpsc::channel(WORDS_LEN);
     let (questions, asked) = mpsc::channel(QUESTIONS_LEN);
     let tasks = ground.node.tasks.clone();
     let hands = Hands::new(Arc::clone(&ground), sender);
-    let driver = Driver { engine, feed, words, asked, hands, ground };
+    let counted_at = Time(0);
+    let driver = Driver { engine, feed, words, asked, hands, ground, counted_at };
     tasks.spawn(driver.run());
     Watch { questions }
 }
@@ -55,6 +57,7 @@ struct Driver {
     asked: mpsc::Receiver<oneshot::Sender<(Totals, Vec<RelayView>)>>,
     hands: Hands,
     ground: Arc<Ground>,
+    counted_at: Time,
 }
 
 impl Driver {
@@ -106,8 +109,12 @@ impl Driver {
         while let Some(action) = self.engine.poll_action() {
             self.hands.carry_out(action, &self.engine, now);
         }
-        let totals = self.engine.totals();
-        self.ground.node.metrics.sync.totals(totals.relays, totals.connected, totals.dead);
+        // Counting takes a look at every relay, so not after every word.
+        if now >= self.counted_at.plus(COUNT_EVERY) {
+            self.counted_at = now;
+            let totals = self.engine.totals();
+            self.ground.node.metrics.sync.totals(totals.relays, totals.connected, totals.dead);
+        }
     }
 
     fn wake_in(&self) -> Duration {

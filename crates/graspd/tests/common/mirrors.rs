@@ -97,7 +97,7 @@ impl Mirrors {
     }
 }
 
-fn announcement(of: &Repository, clones: &[String], relays: &[String]) -> VerifiedEvent {
+pub(crate) fn announcement(of: &Repository, clones: &[String], relays: &[String]) -> VerifiedEvent {
     let tag = |name: &str, values: &[String]| -> Vec<String> {
         std::iter::once(name.to_owned()).chain(values.iter().cloned()).collect()
     };
@@ -142,7 +142,8 @@ impl Follower {
     pub(crate) async fn has(&self, events: &[&VerifiedEvent]) {
         for event in events {
             let what = format!("`{}` of {} events", event.content, events.len());
-            until(&what, || holds(&self.server, &[event.id])).await;
+            let id = [event.id];
+            until(&what, || holds(&self.server, &id)).await;
         }
     }
 
