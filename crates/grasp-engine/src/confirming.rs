@@ -1,6 +1,6 @@
 //! The end of a batch: confirmed as a whole, or back to where it began (S-2, S-20).
 
-use crate::groups::Stage;
+use crate::groups::{Behind, Stage};
 use crate::history::{Aim, Question, Work};
 use crate::relay::{Around, Relay};
 use crate::vocabulary::{Purpose, Sub};
@@ -50,6 +50,9 @@ impl Relay {
             match (batch.aim, batch.failed || batch.unfinished) {
                 (Aim::Confirm, false) => {
                     group.stage = Stage::Confirmed;
+                    if group.behind.batches == 0 {
+                        group.behind = Behind::default();
+                    }
                     group.covered = batch.started;
                     group.purpose = Purpose::Backfill;
                 }
@@ -57,12 +60,12 @@ impl Relay {
                     group.stage = Stage::Missing;
                     self.missing.push_back(*number);
                 }
-                (Aim::CatchUp, false) => {
-                    group.catching_up = false;
-                    group.covered = batch.started;
+                // One that failed is not current: it will be asked for in turn.
+                (Aim::CatchUp, failed) => {
+                    if let Some(since) = group.behind.answered(!failed) {
+                        group.covered = since;
+                    }
                 }
-                // Not current: it will be asked for in turn.
-                (Aim::CatchUp, true) => {}
             }
         }
         self.schedule_rotation(around);
@@ -118,8 +121,11 @@ impl Relay {
         session.comparisons.clear();
         session.rounds.clear();
         session.batches.clear();
-        for group in self.groups.iter_mut().filter(|group| group.stage == Stage::Pending) {
-            group.stage = Stage::Missing;
+        for group in &mut self.groups {
+            group.behind.given_up();
+            if group.stage == Stage::Pending {
+                group.stage = Stage::Missing;
+            }
         }
         self.requeue_missing();
     }

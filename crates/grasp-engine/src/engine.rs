@@ -57,7 +57,7 @@ impl Engine {
     /// The operator's own choice: never hung up, wanted or not.
     #[must_use]
     pub fn with_bootstrap(mut self, relay: &RelayUrl, now: Time) -> Self {
-        if let Some(number) = self.number_for(relay, now)
+        if let Some(number) = self.number_for(relay, usize::MAX, now)
             && let Some(relay) = self.relay_mut(number)
         {
             relay.bootstrap = true;
@@ -165,11 +165,11 @@ impl Engine {
     }
 
     /// The number of a relay, known or new; `None` when no more can be followed.
-    pub(crate) fn number_for(&mut self, url: &RelayUrl, now: Time) -> Option<u32> {
+    pub(crate) fn number_for(&mut self, url: &RelayUrl, places: usize, now: Time) -> Option<u32> {
         if let Some(number) = self.numbers.get(url) {
             return Some(*number);
         }
-        if self.numbers.len() >= self.settings.relays_max {
+        if self.numbers.len() >= places {
             return None;
         }
         let number = match self.free.pop() {

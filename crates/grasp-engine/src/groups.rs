@@ -73,8 +73,8 @@ pub(crate) struct Group {
     pub(crate) heard: u8,
     /// Since when all of them are.
     pub(crate) live_since: Option<Timestamp>,
-    /// A catch-up after an absence is under way.
-    pub(crate) catching_up: bool,
+    /// What was missed while it was not heard, and is asked for.
+    pub(crate) behind: Behind,
     /// Up to then nothing was missed; not kept up to date while it is heard live.
     pub(crate) covered: Time,
     /// When the batch that asks for it began.
@@ -83,6 +83,43 @@ pub(crate) struct Group {
     pub(crate) repaired: bool,
     /// It was ended a second time: not heard live in this session any more.
     pub(crate) given_up: bool,
+}
+
+/// A group is caught up when all that asked for what it missed have ended well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Behind {
+    /// Batches that ask for it.
+    pub(crate) batches: u32,
+    /// One of them failed: it has to be asked for again.
+    pub(crate) failed: bool,
+    /// When the first of them began.
+    pub(crate) since: Time,
+}
+
+impl Behind {
+    pub(crate) fn asked(&mut self, now: Time) {
+        if self.batches == 0 {
+            *self = Self { batches: 0, failed: false, since: now };
+        }
+        self.batches += 1;
+    }
+
+    /// The moment up to which nothing is missing any more, if this was the last.
+    pub(crate) fn answered(&mut self, well: bool) -> Option<Time> {
+        self.failed |= !well;
+        self.batches = self.batches.saturating_sub(1);
+        if self.batches > 0 || self.failed {
+            return None;
+        }
+        Some(std::mem::take(self).since)
+    }
+
+    /// Nobody asks for it any more, and it is still missing.
+    pub(crate) fn given_up(&mut self) {
+        if self.batches > 0 {
+            *self = Self { batches: 0, failed: true, since: self.since };
+        }
+    }
 }
 
 /// One filter of one group.
@@ -103,7 +140,7 @@ impl Group {
             listening: 0,
             heard: 0,
             live_since: None,
-            catching_up: false,
+            behind: Behind::default(),
             covered: Time(0),
             asked_at: Time(0),
             repaired: false,
@@ -122,7 +159,7 @@ impl Group {
 
     /// Nothing about it is being missed right now.
     pub(crate) fn is_current(&self) -> bool {
-        self.is_heard() && !self.catching_up
+        self.is_heard() && self.behind == Behind::default()
     }
 
     pub(crate) fn filter(&self, part: u8, wanted: &Wanted) -> Filter {

@@ -142,7 +142,7 @@ impl Relay {
             return Start::Wait(free_at);
         }
         let Some(session) = self.session_mut() else { return Start::Idle };
-        session.begins_next = !session.begins_next;
+        session.starts += 1;
         let work = match kind {
             Kind::Page => session.pages.pop_front(),
             Kind::Comparison => session.comparisons.pop_front(),
@@ -168,10 +168,18 @@ impl Relay {
             let may_compare = comparing < around.settings.negentropy_at_once_max as usize;
             // What is begun waits in a queue with what is new, so neither keeps the other waiting.
             let few = session.pages.len() + session.comparisons.len() < FEW_QUESTIONS;
-            if (few || session.begins_next) && may_page && may_compare && self.begin_batch(around) {
+            if (few || session.starts % 2 == 1)
+                && may_page
+                && may_compare
+                && self.begin_batch(around)
+            {
                 continue;
             }
             let session = self.session()?;
+            // What is asked for in turn would wait for ever behind a large history.
+            if may_page && !session.rounds.is_empty() && session.starts % 4 == 3 {
+                return Some(Kind::Round);
+            }
             if may_page && !session.pages.is_empty() {
                 return Some(Kind::Page);
             }
@@ -261,6 +269,7 @@ impl Relay {
     /// Pages of what happened while we were away.
     pub(crate) fn catch_up(&mut self, asks: Vec<Ask>, haste: Haste, around: &mut Around<'_>) {
         let mut groups: Vec<u32> = asks.iter().map(|ask| ask.part.group).collect();
+        groups.sort_unstable();
         groups.dedup();
         let errand = Errand { purpose: Purpose::Backfill, live_since: None };
         let batch = Batch {
@@ -273,6 +282,11 @@ impl Relay {
             started: around.now,
             method: Method::Pages,
         };
+        for number in &batch.groups {
+            if let Some(group) = self.group_mut(*number) {
+                group.behind.asked(around.now);
+            }
+        }
         let questions = self.packed(asks, around);
         self.add_batch(batch, questions);
         if let Some(session) = self.session_mut()

@@ -15,7 +15,7 @@ pub(crate) const REMEMBER_EVERY: Duration = Duration::from_secs(60);
 
 impl Engine {
     pub(crate) fn recalled(&mut self, relay: &RelayUrl, record: &Record, now: Time) {
-        let Some(number) = self.number_for(relay, now) else { return };
+        let Some(number) = self.number_for(relay, self.settings.relays_max, now) else { return };
         let Some(relay) = self.relay_mut(number) else { return };
         relay.health = record.health;
         relay.last_alive = record.last_alive;
@@ -41,10 +41,7 @@ impl Engine {
         self.dialling.ended(patient);
         self.with(number, now, |relay, around| {
             relay.link = Link::Up(Box::new(Session::new(peer, now)));
-            relay
-                .pace
-                .get_or_insert_with(|| Pace::new(usual, burst, now))
-                .set_rate(per_second);
+            relay.pace.get_or_insert_with(|| Pace::new(usual, burst, now)).set_rate(per_second);
             relay.made_way = None;
             let (settings, wanted) = (around.settings, around.wanted);
             // A moment that has not come yet was written by a clock that was wrong.

@@ -189,7 +189,6 @@ impl Relay {
                 let ask = Ask { part: heard.part, paging, since: Some(since), alone: false };
                 let ask = ask.unmixed(&tally, page);
                 if !ask.is_over() {
-                    group.catching_up = true;
                     behind.push(ask);
                 }
             }

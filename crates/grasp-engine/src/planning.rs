@@ -17,9 +17,14 @@ impl Engine {
     ) {
         self.last_serial = self.last_serial.max(serial);
         let number = self.wanted.number_for(repo);
+        // Whoever only waits may not take the places of those who are served.
+        let places = match level {
+            Level::Full => self.settings.relays_max,
+            Level::StateOnly => self.settings.relays_max / 2,
+        };
         let mut listed: Vec<u32> = Vec::new();
         for url in relays.iter().take(self.settings.relays_per_announcement_max) {
-            match self.number_for(url, now) {
+            match self.number_for(url, places, now) {
                 Some(relay) if !listed.contains(&relay) => listed.push(relay),
                 Some(_) => {}
                 None => {
@@ -65,7 +70,12 @@ impl Engine {
     pub(crate) fn root(&mut self, id: EventId, repos: &[RepoId], serial: u64, now: Time) {
         self.last_serial = self.last_serial.max(serial);
         // Also of repositories nobody announced yet: a replaced announcement comes after its roots.
-        let known: Vec<u32> = repos.iter().map(|repo| self.wanted.number_for(repo)).collect();
+        let room = self.wanted.has_room();
+        let number = |repo: &RepoId| match room {
+            true => Some(self.wanted.number_for(repo)),
+            false => self.wanted.number_of(repo),
+        };
+        let known: Vec<u32> = repos.iter().filter_map(number).collect();
         let (root, new) = self.wanted.add_root(id, &known, serial);
         for repo in new {
             let Some(repo) = self.wanted.repo(repo) else { continue };

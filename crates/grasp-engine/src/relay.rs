@@ -1,6 +1,6 @@
 //! One other relay: how it is, what is wanted of it, and, while it is linked, what is open there.
 
-use crate::groups::{Group, Item, Layer, Members, Size, Stage, grouped};
+use crate::groups::{Behind, Group, Item, Layer, Members, Size, Stage, grouped};
 use crate::history::{Asked, Batch, Work};
 use crate::live::Live;
 use crate::pace::Pace;
@@ -90,8 +90,8 @@ pub(crate) struct Session {
     pub(crate) told_rotating: bool,
     /// Questions that brought more than any may.
     pub(crate) floods: u32,
-    /// Going on and beginning take turns.
-    pub(crate) begins_next: bool,
+    /// Questions asked; going on, beginning and rotation take turns by it.
+    pub(crate) starts: u64,
     /// A live subscription would be allowed as soon as a question ends.
     pub(crate) squeezed: bool,
     /// What the current turn has brought.
@@ -477,7 +477,7 @@ impl Relay {
             group.heard = 0;
             group.listening = 0;
             group.live_since = None;
-            group.catching_up = false;
+            group.behind = Behind::default();
             group.repaired = false;
             group.given_up = false;
         }
@@ -492,7 +492,7 @@ impl Relay {
             group.stage = Stage::Missing;
             group.reconcile = true;
             group.purpose = purpose;
-            group.catching_up = false;
+            group.behind = Behind::default();
         }
         self.requeue_missing();
         if let Some(session) = self.session_mut() {
@@ -536,7 +536,7 @@ impl Session {
             repack_wanted: false,
             told_rotating: false,
             floods: 0,
-            begins_next: false,
+            starts: 0,
             squeezed: false,
             turn_events: 0,
             turn_bytes: 0,

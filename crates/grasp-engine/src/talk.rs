@@ -18,6 +18,7 @@ impl Engine {
             }
             let Some(work) = relay.end_asked(sub) else { return };
             relay.question_ended(work, end, around);
+            relay.repack_if_wanted(around);
             let squeezed = relay.session_mut().map(|it| std::mem::take(&mut it.squeezed));
             if squeezed == Some(true) {
                 relay.hear_all(around);

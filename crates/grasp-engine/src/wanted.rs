@@ -37,6 +37,8 @@ enum Repos {
     Many(Box<[u32]>),
 }
 
+const NAMED_MAX: usize = 1_000_000;
+
 impl Wanted {
     pub(crate) fn repo(&self, number: u32) -> Option<&Repo> {
         self.repos.get(number as usize)
@@ -60,6 +62,11 @@ impl Wanted {
 
     pub(crate) fn repos(&self) -> usize {
         self.repos.iter().filter(|repo| repo.level.is_some()).count()
+    }
+
+    /// Roots may name repositories nobody announced; so many are remembered, and no more.
+    pub(crate) fn has_room(&self) -> bool {
+        self.repos.len() < NAMED_MAX
     }
 
     pub(crate) fn number_for(&mut self, repo: &RepoId) -> u32 {

@@ -14,6 +14,7 @@ mod stories {
     mod kit;
     mod lifecycle;
     mod live;
+    mod missed;
     mod pace;
     mod pages;
     mod promises;

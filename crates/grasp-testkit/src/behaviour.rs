@@ -239,6 +239,12 @@ impl Behaviour {
         Self { name: "strict", limits: Limits::strict(), ..Self::common() }
     }
 
+    /// Several filters at a time, but few events for each.
+    pub fn small_pages() -> Self {
+        let limits = Limits { page_max: 100, ..Limits::common() };
+        Self { name: "small pages", limits, ..Self::common() }
+    }
+
     /// One of each kind, by name: what every test of bad relays should meet.
     pub fn catalogue() -> Vec<Self> {
         let negentropy =
@@ -254,6 +260,7 @@ impl Behaviour {
             Self::strict(),
             Self { name: "told caps", limits: told(Limits::strict()), ..Self::common() },
             Self { name: "retained bytes", limits: retained, ..Self::common() },
+            Self::small_pages(),
             negentropy("no nip77, notice", Negentropy::Notice),
             negentropy("no nip77, error", Negentropy::Error),
             negentropy("no nip77, silence", Negentropy::Silence),

@@ -44,7 +44,7 @@ fn s29_what_can_never_be_welcome_is_refused_for_good() {
         (announces('a').asking_for_us(), announced(), "repository-blacklisted"),
         (event(30_617, 'a').tag(&["d", "b"]).tag(&["private", "true"]), announced(), "private"),
         (event(1, 'a'), Facts { erased: deleted, ..unrelated.clone() }, "deleted"),
-        (event(1, 'a'), Facts { erased: vanished, ..unrelated.clone() }, "vanished"),
+        (event(1, 'a'), Facts { erased: vanished, ..unrelated }, "vanished"),
     ] {
         assert_eq!(lasting(&event, &facts, &rules), (Lasting::Forever, code));
     }

@@ -6,7 +6,7 @@ use grasp_testkit::world::{empty_page, full_page};
 use std::time::Duration;
 
 /// A question about a new root that ends badly.
-fn ends_badly(end: End) {
+fn ends_badly(end: &End) {
     let mut net = settled(&[("one", "acme")]);
     net.root(1, "acme");
     net.elapse(5 * SECOND);
@@ -24,13 +24,13 @@ fn ends_badly(end: End) {
 
 #[test]
 fn s20_closed_confirms_nothing() {
-    ends_badly(End::Closed("error: internal".to_owned()));
-    ends_badly(End::Closed(String::new()));
+    ends_badly(&End::Closed("error: internal".to_owned()));
+    ends_badly(&End::Closed(String::new()));
 }
 
 #[test]
 fn s20_silence_confirms_nothing() {
-    ends_badly(End::Silent);
+    ends_badly(&End::Silent);
 }
 
 #[test]

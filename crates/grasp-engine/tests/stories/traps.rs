@@ -234,7 +234,7 @@ fn trap_7_history_refused_for_bytes_gets_room_by_hearing_less() {
         for asked in net.requests("one") {
             match live_bytes(&net) > full / 2 {
                 true => {
-                    net.closed("one", asked.sub, "active subscriptions exceed max size 9 bytes")
+                    net.closed("one", asked.sub, "active subscriptions exceed max size 9 bytes");
                 }
                 false => net.completes("one", asked.sub, empty_page(asked.filters.len())),
             }

@@ -156,7 +156,7 @@ impl Bench {
     pub fn restart_after(&mut self, pause: Duration) {
         self.now = self.now.plus(pause);
         self.engine = Engine::new(self.settings.clone(), self.now.0);
-        self.watch = Watch::new(self.settings.clone());
+        self.watch.restarts();
         self.desks.clear();
         for (relay, record) in self.records.clone() {
             self.input(Input::Recalled { relay, record: Box::new(record) });

@@ -36,6 +36,8 @@ pub(crate) enum Deed {
     Burst(u64),
     /// Many that claim the same second.
     OneSecond(u64),
+    /// Many about one repository, written over days, that come all at once.
+    Import(u64),
     /// As many in one second as this relay is to be stocked with.
     Stock(usize),
 }
@@ -72,6 +74,10 @@ impl World {
         if self.random.one_in(2) {
             let (at, many) = (self.random.below(secs), 20 + self.random.below(150));
             self.does(at, Deed::OneSecond(many));
+        }
+        if self.random.one_in(3) {
+            let (at, many) = (self.random.below(secs), 60 + self.random.below(240));
+            self.does(at, Deed::Import(many));
         }
         for node in 0..self.nodes.len() {
             if self.nodes[node].behaviour.same_second > 0 {
@@ -111,6 +117,21 @@ impl World {
             Deed::OneSecond(many) => {
                 for _ in 0..many {
                     self.reply(Some((now, None)));
+                }
+            }
+            Deed::Import(many) => {
+                let number = self.random.index(self.people.repos.len());
+                let relays = self.relays_of(number);
+                let to = self.some_of(&relays);
+                for _ in 0..many {
+                    let both = vec![self.a_tag("a", number), self.a_tag("A", number)];
+                    let letter = *self.random.pick(&["a", "a", "a", "A", "q"]);
+                    let one = vec![self.a_tag(letter, number)];
+                    let tags = if self.random.one_in(10) { both } else { one };
+                    let ago = self.random.below(2 * 24 * 3600);
+                    let author = self.somebody();
+                    let event = self.writes(author, COMMENT, Timestamp(now.0 - ago), tags);
+                    self.publish(&event, to.clone());
                 }
             }
             Deed::Stock(node) => {
@@ -224,7 +245,10 @@ impl World {
         let number = root.map_or(fallback, |(_, number)| number);
         let about_repo = self.a_tag("A", number);
         let id = root.map(|(id, _)| id.to_hex()).unwrap_or_default();
-        let tags = match (self.random.below(8), root) {
+        let tags = match (self.random.below(10), root) {
+            // Some are found by several questions at once.
+            (8, Some(_)) => vec![tag(&["e", &id]), tag(&["E", &id]), tag(&["q", &id])],
+            (9, _) => vec![self.a_tag("a", number), about_repo],
             (0, Some(_)) => vec![tag(&["E", &id]), about_repo],
             (1, Some(_)) => vec![tag(&["e", &id])],
             (2, Some(_)) => vec![tag(&["E", &id])],

@@ -74,10 +74,11 @@ impl Plan {
 
 /// As often one who only has limits as one who may do anything.
 fn stranger(random: &mut Random) -> Behaviour {
-    match random.below(6) {
+    match random.below(8) {
         0 => Behaviour::honest(),
         1 => Behaviour::common(),
         2 => Behaviour::strict(),
+        3 => Behaviour::small_pages(),
         _ => Behaviour::random(random),
     }
 }

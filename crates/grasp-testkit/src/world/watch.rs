@@ -40,6 +40,20 @@ impl Watch {
         Self { settings, relays: BTreeMap::new(), subs: BTreeSet::new(), last_dial: None }
     }
 
+    /// The process ended and another begins: no link and no budget is left, but who objected did.
+    pub fn restarts(&mut self) {
+        self.subs.clear();
+        self.last_dial = None;
+        let burst = u64::from(self.settings.pace_burst) * 1000;
+        for it in self.relays.values_mut() {
+            it.dialling = None;
+            it.connected = false;
+            it.open.clear();
+            it.starts_left = burst;
+            it.objected = false;
+        }
+    }
+
     pub fn hears(&mut self, input: &Input, now: Time) {
         let settings = self.settings.clone();
         match input {

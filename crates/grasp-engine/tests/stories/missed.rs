@@ -1,0 +1,234 @@
+//! The promise behind all others: what was published while anything at all went wrong is here after
+//! an hour of quiet, without the daily sync. One relay that tells the truth, has bounds, and breaks.
+
+use super::kit::*;
+use grasp_core::id::{PubKey, Signature};
+use grasp_core::{Event, EventId, Filter, Kind, Tag};
+use grasp_engine::{End, Page, Peer, Settings, Sub, Tally};
+use grasp_testkit::Random;
+use grasp_testkit::world::Bench;
+use grasp_testkit::world::names::{event_id, repo};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+const REPOS: u64 = 9;
+const ROOTS: u64 = 6;
+/// Refusals after which we are still welcome.
+const TEXTS: [&str; 4] =
+    ["", "error: internal", "rate-limited: slow down", "error: too many concurrent REQs"];
+
+struct Relay {
+    net: Bench,
+    random: Random,
+    stored: Vec<Event>,
+    delivered: BTreeSet<EventId>,
+    /// Live subscriptions it has taken.
+    live: BTreeMap<Sub, Vec<Filter>>,
+    page_max: usize,
+    subscriptions: u32,
+    compares: bool,
+    behaves: bool,
+}
+
+impl Relay {
+    fn seeded(seed: u64) -> Self {
+        let mut random = Random::seeded(seed);
+        let settings = Settings {
+            values_per_filter_max: 1 + random.index(3),
+            filters_before_repack: 10 + random.index(60),
+            ..Settings::default()
+        };
+        let mut net = Bench::seeded(settings, seed);
+        for n in 0..REPOS {
+            net.announce(&format!("repo{n}"), &["one"]);
+        }
+        net.replayed();
+        Self {
+            net,
+            stored: Vec::new(),
+            delivered: BTreeSet::new(),
+            live: BTreeMap::new(),
+            page_max: *random.pick(&[60, 100, 500]),
+            subscriptions: *random.pick(&[1, 2, 3, 5, 8, 20, 500]),
+            compares: random.one_in(2),
+            behaves: false,
+            random,
+        }
+    }
+
+    /// Somebody writes about a repository or a root.
+    fn publishes(&mut self) {
+        let n = u64::try_from(self.stored.len()).unwrap();
+        let coordinate = |n: u64| repo(&format!("repo{n}")).coordinate().to_string();
+        let (letter, value) = match self.random.below(2) {
+            0 => (*self.random.pick(&["a", "A", "q"]), coordinate(self.random.below(REPOS))),
+            _ => (*self.random.pick(&["e", "E", "q"]), root(self.random.below(ROOTS)).to_hex()),
+        };
+        let event = Event {
+            id: event_id(1_000_000 + n),
+            pubkey: PubKey::from_bytes([9; 32]),
+            created_at: self.net.now.timestamp(),
+            kind: Kind(1111),
+            tags: vec![Tag(vec![letter.to_owned(), value])],
+            content: String::new(),
+            sig: Signature::from_bytes([0; 64]),
+        };
+        if self.live.values().flatten().any(|filter| filter.matches(&event)) {
+            self.delivered.insert(event.id);
+        }
+        self.stored.push(event);
+    }
+
+    fn is_good(&mut self) -> bool {
+        self.behaves || !self.random.one_in(12)
+    }
+
+    /// Gives out what matches, the newest first, so many for each filter.
+    fn page(&mut self, filters: &[Filter]) -> Page {
+        let mut page = Page::default();
+        let mut came = BTreeSet::new();
+        for filter in filters {
+            let newest = self.stored.iter().rev().filter(|it| filter.matches(it));
+            let found: Vec<&Event> = match filter.limit {
+                Some(0) => vec![],
+                _ => newest.take(self.page_max).collect(),
+            };
+            let received = u32::try_from(found.len()).unwrap();
+            page.tallies
+                .push(Tally { received, oldest: found.iter().map(|it| it.created_at).min() });
+            came.extend(found.iter().map(|it| it.id));
+        }
+        let named = filters.iter().filter_map(|filter| filter.ids.as_ref()).flatten();
+        page.missing = named.filter(|id| !came.contains(*id)).copied().collect();
+        self.delivered.extend(came);
+        page
+    }
+
+    fn step(&mut self) {
+        if self.net.is_dialled("one") && self.is_good() {
+            let subscriptions_max = Some(self.subscriptions);
+            self.net.connect_with("one", Peer { subscriptions_max, ..Peer::default() });
+        }
+        if !self.net.is_connected("one") {
+            self.live.clear();
+            return;
+        }
+        let listens = self.net.listens("one");
+        self.live.retain(|sub, _| listens.iter().any(|(open, _)| open == sub));
+        for (sub, filters) in listens {
+            if self.live.contains_key(&sub) || self.random.one_in(3) {
+                continue;
+            }
+            match self.is_good() {
+                true => {
+                    let page = self.page(&filters);
+                    self.live.insert(sub, filters.to_vec());
+                    self.net.listening("one", sub, page);
+                }
+                false => self.refuses(sub),
+            }
+        }
+        for asked in self.net.requests("one") {
+            match self.is_good() {
+                true => {
+                    let page = self.page(&asked.filters);
+                    self.net.completes("one", asked.sub, page);
+                }
+                false => self.refuses(asked.sub),
+            }
+        }
+        for asked in self.net.reconciles("one") {
+            let theirs = self.stored.iter().filter(|it| asked.filter.matches(it)).map(|it| it.id);
+            let need = theirs.filter(|id| !self.delivered.contains(id)).collect();
+            let end = match self.compares {
+                true => End::Reconciled { need },
+                false => End::NoNegentropy,
+            };
+            self.net.ends("one", asked.sub, end);
+        }
+    }
+
+    fn refuses(&mut self, sub: Sub) {
+        let text = TEXTS[self.random.index(TEXTS.len())];
+        match self.random.one_in(4) {
+            true if !self.live.contains_key(&sub) && !self.is_live(sub) => {
+                self.net.ends("one", sub, End::Silent);
+            }
+            _ => self.net.closed("one", sub, text),
+        }
+    }
+
+    fn is_live(&self, sub: Sub) -> bool {
+        self.net.listens("one").iter().any(|(live, _)| *live == sub)
+    }
+
+    /// Something breaks, now and then.
+    fn breaks(&mut self) {
+        match self.random.below(250) {
+            0 => {
+                self.live.clear();
+                self.net.fails("one");
+            }
+            1 => {
+                self.live.clear();
+                let pause = Duration::from_secs(self.random.below(20 * 60));
+                self.net.restart_after(pause);
+            }
+            2 => self.net.says_slow_down("one"),
+            3 | 4 => {
+                let live: Vec<Sub> = self.live.keys().copied().collect();
+                if !live.is_empty() {
+                    let sub = *self.random.pick(&live);
+                    self.live.remove(&sub);
+                    self.refuses(sub);
+                }
+            }
+            5 => {
+                let n = self.random.below(ROOTS);
+                let name = format!("repo{}", self.random.below(REPOS));
+                self.net.input(grasp_engine::Input::Root {
+                    id: root(n),
+                    repos: vec![repo(&name)],
+                    serial: 10_000 + n,
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn lives(&mut self, steps: u64, troubled: bool) {
+        self.behaves = !troubled;
+        for _ in 0..steps {
+            if troubled {
+                self.breaks();
+                if self.random.one_in(3) {
+                    self.publishes();
+                }
+            }
+            self.step();
+            let pause = 200 + self.random.below(10_000);
+            self.net.elapse(Duration::from_millis(pause));
+        }
+    }
+}
+
+fn root(n: u64) -> EventId {
+    event_id(500_000 + n)
+}
+
+#[test]
+fn nothing_that_was_published_is_missed_whatever_breaks() {
+    for seed in 1..=60 {
+        let mut relay = Relay::seeded(seed);
+        for n in 0..ROOTS {
+            relay.net.root(500_000 + n, &format!("repo{n}"));
+        }
+        relay.lives(3_000, true);
+        relay.lives(1_500, false);
+        let missed: Vec<&Event> =
+            relay.stored.iter().filter(|it| !relay.delivered.contains(&it.id)).collect();
+        let first = missed.first().map(|it| (it.created_at, &it.tags));
+        let seen = view(&relay.net, "one");
+        assert!(missed.is_empty(), "seed {seed}: {} missed, first {first:?}; {seen}", missed.len());
+    }
+}
