@@ -94,14 +94,17 @@ pub(crate) struct Behind {
     pub(crate) failed: bool,
     /// When the first of them began.
     pub(crate) since: Time,
+    /// Not all of its filters were asked about.
+    pub(crate) partly: bool,
 }
 
 impl Behind {
-    pub(crate) fn asked(&mut self, now: Time) {
+    pub(crate) fn asked(&mut self, partly: bool, now: Time) {
         if self.batches == 0 {
-            *self = Self { batches: 0, failed: false, since: now };
+            *self = Self { since: now, ..Self::default() };
         }
         self.batches += 1;
+        self.partly |= partly;
     }
 
     /// The moment up to which nothing is missing any more, if this was the last.
@@ -111,13 +114,14 @@ impl Behind {
         if self.batches > 0 || self.failed {
             return None;
         }
-        Some(std::mem::take(self).since)
+        let Self { since, partly, .. } = std::mem::take(self);
+        (!partly).then_some(since)
     }
 
     /// Nobody asks for it any more, and it is still missing.
     pub(crate) fn given_up(&mut self) {
         if self.batches > 0 {
-            *self = Self { batches: 0, failed: true, since: self.since };
+            *self = Self { batches: 0, failed: true, ..*self };
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::groups::{Layer, Part, Stage};
 use crate::live::before;
 use crate::pages::Paging;
 use crate::relay::{Around, Negentropy, Relay, Session};
-use crate::vocabulary::{Action, Errand, Page, Purpose, Tally};
+use crate::vocabulary::{Action, Errand, Hint, Page, Purpose, Tally};
 use grasp_core::{EventId, Filter, Time, Timestamp};
 
 /// Some groups on their way to being confirmed, or to being current again.
@@ -76,8 +76,10 @@ impl Ask {
     /// Where events belong to several filters, the oldest of one may have come for another, and a
     /// page that starts there would skip something. A filter that may be cut off starts again by
     /// itself.
-    pub(crate) fn unmixed(self, came: &Tally, page: &Page) -> Self {
-        match page.mixed && !self.alone && came.received >= LIMIT_MIN {
+    pub(crate) fn unmixed(self, came: &Tally, page: &Page, limit: Option<u32>) -> Self {
+        let least = limit.map_or(LIMIT_MIN, |limit| LIMIT_MIN.min(limit / 10 * 9));
+        let cut = came.received >= least || page.hint == Some(Hint::More);
+        match page.mixed && !self.alone && cut {
             true => Self { paging: Paging::default(), alone: true, ..self },
             false => self,
         }
@@ -284,7 +286,7 @@ impl Relay {
         };
         for number in &batch.groups {
             if let Some(group) = self.group_mut(*number) {
-                group.behind.asked(around.now);
+                group.behind.asked(haste == Haste::Now, around.now);
             }
         }
         let questions = self.packed(asks, around);

@@ -175,6 +175,7 @@ impl Relay {
         let Some(live) = session.live.get_mut(&sub).filter(|live| !live.open) else { return };
         live.open = true;
         let parts = live.parts.clone();
+        let limit = session.peer.limit_default;
         let mut behind = Vec::new();
         for (at, heard) in parts.iter().enumerate() {
             let Some(group) = self.group_mut(heard.part.group) else { continue };
@@ -187,7 +188,7 @@ impl Relay {
             let next = Paging::default().next(&tally, page.hint);
             if let Next::Page(paging) | Next::StepOver(paging, _) = next {
                 let ask = Ask { part: heard.part, paging, since: Some(since), alone: false };
-                let ask = ask.unmixed(&tally, page);
+                let ask = ask.unmixed(&tally, page, limit);
                 if !ask.is_over() {
                     behind.push(ask);
                 }

@@ -46,6 +46,7 @@ impl Relay {
         let Question::Pages(asks) = &work.question else {
             return self.handle_failure(work, around);
         };
+        let limit = self.limit_told();
         let mut more = Vec::new();
         let (mut moved, mut stepped) = (false, false);
         for (at, ask) in asks.iter().enumerate() {
@@ -55,7 +56,7 @@ impl Relay {
                     if paging.until < ask.paging.until || ask.paging.until.is_none() =>
                 {
                     moved = true;
-                    more.push(Ask { paging, ..*ask }.unmixed(&tally, page));
+                    more.push(Ask { paging, ..*ask }.unmixed(&tally, page, limit));
                 }
                 Next::StepOver(paging, second) => {
                     moved = true;
@@ -97,6 +98,7 @@ impl Relay {
         page: &Page,
         around: &mut Around<'_>,
     ) -> Vec<Ask> {
+        let limit = self.limit_told();
         let mut more = Vec::new();
         for (at, ask) in asks.iter().enumerate() {
             let tally = page.tallies.get(at).copied().unwrap_or_default();
@@ -106,16 +108,22 @@ impl Relay {
             }
             match next {
                 Next::Done => {}
-                Next::Page(paging) => more.push(Ask { paging, ..*ask }.unmixed(&tally, page)),
+                Next::Page(paging) => {
+                    more.push(Ask { paging, ..*ask }.unmixed(&tally, page, limit));
+                }
                 Next::StepOver(paging, second) => {
                     let relay = self.url.clone();
                     around.act(Action::Tell(News::SecondTooFull { relay, second }));
-                    more.push(Ask { paging, ..*ask }.unmixed(&tally, page));
+                    more.push(Ask { paging, ..*ask }.unmixed(&tally, page, limit));
                 }
             }
         }
         more.retain(|ask| !ask.is_over());
         more
+    }
+
+    fn limit_told(&self) -> Option<u32> {
+        self.session().and_then(|session| session.peer.limit_default)
     }
 
     /// A first page well below what the relay says it gives out at a time is all there is, if the

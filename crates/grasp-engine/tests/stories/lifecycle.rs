@@ -310,3 +310,35 @@ fn s13_a_repository_is_current_only_when_all_its_catching_up_is_done() {
         assert!(filter.since.is_none_or(|it| it <= lost_at.timestamp()), "{filter:?}");
     }
 }
+
+#[test]
+fn s13_catching_up_with_one_filter_does_not_count_for_the_others_of_its_repository() {
+    // There is a live subscription for one of the three filters of the last repository only.
+    let mut net = following(tiny_filters(), &named(4), "one");
+    net.connect_with("one", allowing(3));
+    answers_for(&mut net, &["one"], 10 * MINUTE);
+    let lost_at = net.now;
+    net.fails("one");
+    net.elapse(10 * MINUTE);
+    net.connect_with("one", allowing(3));
+    history(&mut net, "one");
+    for (sub, filters) in net.listens("one") {
+        let oldest = Timestamp(net.now.timestamp().0 - 300);
+        net.listening("one", sub, full_page(filters.len(), 500, oldest));
+    }
+    let heard = values(&net.live_filters("one"), b'A');
+    let coordinate = grasp_testkit::world::names::repo("repo3").coordinate().to_string();
+    assert!(!heard.contains(&coordinate), "this one is asked for in turn");
+    let mut first = None;
+    for _ in 0..(12 * 60) {
+        for filter in history(&mut net, "one") {
+            let values = filter.tags.get(&b'A').cloned().unwrap_or_default();
+            if values.contains(&coordinate) && first.is_none() {
+                first = filter.since;
+            }
+        }
+        net.answers_all("one");
+        net.elapse(SECOND);
+    }
+    assert!(first.is_some_and(|it| it <= lost_at.timestamp()), "from {first:?}");
+}

@@ -25,6 +25,7 @@ struct Relay {
     /// Live subscriptions it has taken.
     live: BTreeMap<Sub, Vec<Filter>>,
     page_max: usize,
+    filters_max: usize,
     subscriptions: u32,
     compares: bool,
     behaves: bool,
@@ -49,6 +50,7 @@ impl Relay {
             delivered: BTreeSet::new(),
             live: BTreeMap::new(),
             page_max: *random.pick(&[60, 100, 500]),
+            filters_max: *random.pick(&[1, 2, 4, 10, 10, 10]),
             subscriptions: *random.pick(&[1, 2, 3, 5, 8, 20, 500]),
             compares: random.one_in(2),
             behaves: false,
@@ -119,6 +121,10 @@ impl Relay {
             if self.live.contains_key(&sub) || self.random.one_in(3) {
                 continue;
             }
+            if filters.len() > self.filters_max {
+                self.net.closed("one", sub, "max filter count exceeded");
+                continue;
+            }
             match self.is_good() {
                 true => {
                     let page = self.page(&filters);
@@ -129,6 +135,10 @@ impl Relay {
             }
         }
         for asked in self.net.requests("one") {
+            if asked.filters.len() > self.filters_max {
+                self.net.closed("one", asked.sub, "max filter count exceeded");
+                continue;
+            }
             match self.is_good() {
                 true => {
                     let page = self.page(&asked.filters);

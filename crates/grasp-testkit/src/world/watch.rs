@@ -3,7 +3,7 @@
 //! told, never the engine's own state, so it cannot share its mistakes.
 
 use grasp_core::{Filter, RelayUrl, Time};
-use grasp_engine::{Action, End, Input, Peer, Settings, Sub};
+use grasp_engine::{Action, End, Input, News, Peer, Settings, Sub};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -55,7 +55,6 @@ impl Watch {
     }
 
     pub fn hears(&mut self, input: &Input, now: Time) {
-        let settings = self.settings.clone();
         match input {
             Input::Connected { relay, peer } => {
                 self.refills(relay, now);
@@ -78,11 +77,11 @@ impl Watch {
                     && was_open
                     && asks_to_slow_down(text)
                 {
-                    it.slows_down(now, &settings);
+                    it.objects(now);
                 }
             }
             Input::Notice { relay, text } if asks_to_slow_down(text) => {
-                self.relay(relay, now).slows_down(now, &settings);
+                self.relay(relay, now).objects(now);
             }
             _ => {}
         }
@@ -115,6 +114,11 @@ impl Watch {
             Action::Authenticate(relay) => {
                 let connected = self.relay(relay, now).connected;
                 ensure(connected, || format!("authenticates to {relay} without a link"))
+            }
+            Action::Tell(News::Cooling { relay, until }) => {
+                let enough = *until >= now.plus(self.settings.cooldown);
+                self.relay(relay, now).quiet_until = *until;
+                ensure(enough, || format!("leaves {relay} alone only until {until:?}"))
             }
             Action::Remember(_) | Action::Forget(_) | Action::Tell(_) => Ok(()),
         }
@@ -193,8 +197,10 @@ impl Watch {
         let it = self.relay(relay, now);
         ensure(it.starts_left >= 1000, || format!("asks {relay} for history beyond the pace"))?;
         it.starts_left -= 1000;
-        let quiet_until = it.quiet_until;
-        ensure(now >= quiet_until, || format!("asks {relay}, which asked us to slow down"))
+        // What is said within a pause does not make it longer.
+        let unheard = it.objected_at.is_some_and(|at| it.quiet_until <= at);
+        let quiet = now >= it.quiet_until && !unheard;
+        ensure(quiet, || format!("asks {relay}, which asked us to slow down"))
     }
 
     /// At the pace that was allowed up to now.
@@ -227,14 +233,8 @@ impl Watch {
 }
 
 impl Neighbour {
-    fn slows_down(&mut self, now: Time, settings: &Settings) {
+    fn objects(&mut self, now: Time) {
         self.objected = true;
-        // What is said within a pause does not make it longer, and a pause may have been doubled:
-        // only an objection after a long peace begins one whose length is certain.
-        let peace = settings.cooldown_max + settings.cooldown_forgotten_after;
-        if self.objected_at.is_none_or(|last| now.since(last) > peace) {
-            self.quiet_until = now.plus(settings.cooldown);
-        }
         self.objected_at = Some(now);
     }
 }

@@ -9,7 +9,8 @@ use crate::http::relay::Conversation;
 use crate::http::respond::{self, Answer, busy, empty, finished, html};
 use crate::http::route::{Route, Step};
 use crate::http::unstuck::Unstuck;
-use crate::metrics::{self, Gathered};
+use crate::ingest::refused;
+use crate::metrics::{self, Gathered, Rejected};
 use crate::node::{Node, Ready, Seat, Visit};
 use crate::outbound::Instance;
 use crate::sync;
@@ -202,6 +203,7 @@ impl Caller {
     async fn metrics(&self) -> Answer {
         let node = &self.node;
         let figures = node.figures().await;
+        self.count_refused().await;
         let page = node.metrics.render(&Gathered {
             uptime_secs: node.uptime().as_secs(),
             repositories: figures.repositories,
@@ -209,6 +211,19 @@ impl Caller {
             busiest: node.turnstile.busiest(),
         });
         respond::text(StatusCode::OK, metrics::CONTENT_TYPE, page)
+    }
+
+    /// Events that may still get a second chance: whole, and by id.
+    async fn count_refused(&self) {
+        let node = &self.node;
+        let cold = node.readers.ask(|store| refused::counts(&*store.read()?));
+        let Ok(Ok(cold)) = cold.await else { return };
+        let hot = node.second_chance.sizes();
+        let size = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+        let shown = &node.metrics.sync;
+        shown.rejected(Rejected::Announcement, hot.announcements, size(cold.announcements));
+        shown.rejected(Rejected::State, hot.states, size(cold.states));
+        shown.rejected(Rejected::Other, hot.related, size(cold.others));
     }
 
     async fn relays(&self) -> Answer {
