@@ -53,6 +53,7 @@ impl Relay {
             Refusal::FilterCount if self.takes_fewer_filters(&work, around) => {
                 self.ask_in_smaller_parts(work, around);
             }
+            Refusal::InvalidFilter if self.shelve_long(&work) => self.give_up(&work, around),
             Refusal::FilterCount | Refusal::Policy | Refusal::InvalidFilter => {
                 self.handle_failure(&work, around);
                 self.pause(text, around);
@@ -82,6 +83,13 @@ impl Relay {
             Refusal::AuthRequired => self.authenticate(None, around),
             Refusal::FilterCount if self.fewer_filters(live.parts.len(), around) => {
                 self.hear_all(around);
+            }
+            Refusal::InvalidFilter if live.parts.iter().any(|it| self.is_long(it.part.group)) => {
+                for heard in &live.parts {
+                    if let Some(group) = self.group_mut(heard.part.group) {
+                        group.given_up |= group.long;
+                    }
+                }
             }
             Refusal::FilterCount | Refusal::Policy | Refusal::InvalidFilter => {
                 self.pause(text, around);
@@ -138,8 +146,36 @@ impl Relay {
         true
     }
 
+    fn is_long(&self, group: u32) -> bool {
+        self.group(group).is_some_and(|group| group.long)
+    }
+
+    /// A value that this relay finds too long concerns one group, and nobody else.
+    fn shelve_long(&mut self, work: &Work) -> bool {
+        let groups: Vec<u32> = match &work.question {
+            Question::Pages(asks) => asks.iter().map(|ask| ask.part.group).collect(),
+            Question::Compare(part) => vec![part.group],
+            Question::Ids(_) | Question::Owed(_) => Vec::new(),
+        };
+        let long: Vec<u32> = groups.into_iter().filter(|group| self.is_long(*group)).collect();
+        for number in &long {
+            if let Some(group) = self.group_mut(*number) {
+                group.shelved = true;
+            }
+        }
+        !long.is_empty()
+    }
+
     /// It allows fewer subscriptions than it said, or than we assumed.
     fn shrink(&mut self, work: Work, around: &mut Around<'_>) {
+        // How many comparisons it makes at once says nothing about subscriptions.
+        if matches!(work.question, Question::Compare(_))
+            && let Some(session) = self.session_mut()
+            && session.comparing() > 0
+        {
+            session.compare_max = u32::try_from(session.comparing()).unwrap_or(u32::MAX);
+            return self.ask_again(work);
+        }
         self.learn_subscriptions();
         self.trim_live(around);
         self.ask_again(work);

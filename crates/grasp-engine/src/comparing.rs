@@ -2,7 +2,7 @@
 
 use crate::groups::Part;
 use crate::history::{Ask, Method, Question, Work};
-use crate::relay::{Around, Negentropy, Relay};
+use crate::relay::{Around, Negentropy, Relay, Session};
 use crate::vocabulary::{Action, News};
 use grasp_core::{EventId, Time};
 use std::time::Duration;
@@ -26,8 +26,10 @@ impl Relay {
         self.brake.answered();
         let settings = around.settings;
         // The rest is found by the next comparison; the batch is not confirmed before that.
-        if need.len() > settings.needed_ids_max {
-            need.truncate(settings.needed_ids_max);
+        let queued = self.session().map_or(0, Session::ids_queued);
+        let room = settings.needed_ids_max.saturating_sub(queued);
+        if need.len() > room {
+            need.truncate(room);
             let batches = self.session_mut().map(|session| &mut session.batches);
             if let Some(batch) = batches.and_then(|all| all.get_mut(&work.batch?)) {
                 batch.unfinished = true;
@@ -92,6 +94,7 @@ impl Relay {
         let Some(session) = self.session_mut() else { return };
         let waiting: Vec<Work> = session.comparisons.drain(..).collect();
         let mut batches: Vec<Option<u64>> = waiting.iter().map(|work| work.batch).collect();
+        batches.sort_unstable();
         batches.dedup();
         for batch in batches {
             let of_batch = waiting.iter().filter(|work| work.batch == batch);

@@ -50,7 +50,7 @@ impl Relay {
             match (batch.aim, batch.failed || batch.unfinished) {
                 (Aim::Confirm, false) => {
                     group.stage = Stage::Confirmed;
-                    if group.behind.batches == 0 {
+                    if group.behind.batches == 0 && group.behind.since <= batch.started {
                         group.behind = Behind::default();
                     }
                     group.covered = batch.started;
@@ -58,7 +58,9 @@ impl Relay {
                 }
                 (Aim::Confirm, true) => {
                     group.stage = Stage::Missing;
-                    self.missing.push_back(*number);
+                    if !group.shelved {
+                        self.missing.push_back(*number);
+                    }
                 }
                 // One that failed is not current: it will be asked for in turn.
                 (Aim::CatchUp, failed) => {
@@ -70,6 +72,12 @@ impl Relay {
         }
         self.schedule_rotation(around);
         self.repack_if_wanted(around);
+    }
+
+    /// It will not be answered, and the relay is not to blame for it.
+    pub(crate) fn give_up(&mut self, work: &Work, around: &mut Around<'_>) {
+        self.fail(work.batch);
+        self.one_less(work.batch, around);
     }
 
     /// A question failed: its batch begins again later, and what it still had to ask is dropped.

@@ -87,19 +87,24 @@ impl Engine {
     fn next_to_dial(&mut self, now: Time) -> Option<u32> {
         let held_max =
             (self.settings.links_max * self.settings.links_for_held_percent / 100).max(1);
+        let gap = self.settings.held_dial_gap;
+        let mut held_links = None;
         while let Some(place) = self.dialling.ready.first().copied() {
             if place.rank != DialRank::HeldOnly {
                 return Some(place.relay);
             }
             let linked = |relay: &&Relay| relay.is_held_only() && !matches!(relay.link, Link::Down);
-            if self.relays.iter().flatten().filter(linked).count() >= held_max {
+            // Counted once, however many are passed over.
+            let held_links = *held_links.get_or_insert_with(|| {
+                self.dialling.held_hosts.retain(|_, last| last.plus(gap) > now);
+                self.relays.iter().flatten().filter(linked).count()
+            });
+            if held_links >= held_max {
                 // One of them gives its place back, or a retry comes; look again then.
                 self.timers.at_latest(Alarm::Dial, now.plus(LINK_TURN_RETRY));
                 return None;
             }
             let host = self.relay(place.relay)?.url.host();
-            let gap = self.settings.held_dial_gap;
-            self.dialling.held_hosts.retain(|_, last| last.plus(gap) > now);
             let free_at = self.dialling.held_hosts.get(&host).map(|last| last.plus(gap));
             let crowded = self.dialling.held_hosts.len() >= HELD_HOSTS_MAX;
             match free_at.or(crowded.then(|| now.plus(gap))) {
@@ -145,8 +150,15 @@ impl Engine {
 
     /// Others wait, and here nothing is left to fetch: this one makes way.
     pub(crate) fn link_turn(&mut self, number: u32, now: Time) {
-        let others =
-            !self.dialling.ready.is_empty() && self.dialling.links >= self.settings.links_max;
+        let next = self.dialling.ready.first().map(|place| place.rank);
+        let held_only = self.relay(number).is_some_and(Relay::is_held_only);
+        let full = self.dialling.links >= self.settings.links_max;
+        // Somebody who would get the place.
+        let others = match next {
+            Some(DialRank::HeldOnly) => held_only,
+            Some(_) => full,
+            None => false,
+        };
         let link_turn = self.settings.link_turn;
         let Some(relay) = self.relay_mut(number) else { return };
         let session = relay.session().map_or(now, |session| session.since);

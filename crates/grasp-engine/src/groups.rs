@@ -77,6 +77,12 @@ pub(crate) struct Group {
     pub(crate) behind: Behind,
     /// Up to then nothing was missed; not kept up to date while it is heard live.
     pub(crate) covered: Time,
+    /// The lowest serial of its members.
+    pub(crate) serial_min: u64,
+    /// Values so long that some relays refuse them; alone, so that they spoil nobody else's filter.
+    pub(crate) long: bool,
+    /// The relay will not have this filter; it is tried again with the daily sync.
+    pub(crate) shelved: bool,
     /// When the batch that asks for it began.
     pub(crate) asked_at: Time,
     /// A live subscription for it was ended once already by the relay, without a reason.
@@ -100,8 +106,10 @@ pub(crate) struct Behind {
 
 impl Behind {
     pub(crate) fn asked(&mut self, partly: bool, now: Time) {
+        // What failed before is still missing, unless everything is asked about now.
         if self.batches == 0 {
-            *self = Self { since: now, ..Self::default() };
+            let failed = self.failed && partly;
+            *self = Self { since: now, failed, ..Self::default() };
         }
         self.batches += 1;
         self.partly |= partly;
@@ -146,6 +154,9 @@ impl Group {
             live_since: None,
             behind: Behind::default(),
             covered: Time(0),
+            serial_min: 0,
+            long: false,
+            shelved: false,
             asked_at: Time(0),
             repaired: false,
             given_up: false,
@@ -215,6 +226,8 @@ impl Group {
             reconcile: self.reconcile,
             purpose: self.purpose,
             covered: self.covered,
+            serial_min: self.serial_min,
+            long: self.long,
             ..twin
         };
         let mut parts = self.split(wanted, size);
@@ -311,25 +324,51 @@ pub(crate) struct Size {
     pub(crate) filter_bytes_max: usize,
 }
 
-/// Cuts items into groups, layer by layer, in the order given.
-pub(crate) fn grouped(items: &[Item], wanted: &Wanted, size: Size) -> Vec<Group> {
+/// Values longer than this are refused by some relays.
+const VALUE_BYTES_MAX: usize = 255;
+
+fn value_bytes(layer: Layer, number: u32, wanted: &Wanted) -> usize {
+    match layer {
+        Layer::Roots => 64,
+        _ => 71 + wanted.repo(number).map_or(0, |repo| repo.id.identifier.as_str().len()),
+    }
+}
+
+/// Cuts items into groups, layer by layer, in the order given; long values by themselves.
+pub(crate) fn grouped(items: &[Item], wanted: &Wanted, size: Size, relay: u32) -> Vec<Group> {
     let mut groups = Vec::new();
     for layer in [Layer::Waiting, Layer::Repos, Layer::Roots] {
-        let mut members = Vec::new();
-        let mut bytes = 64;
-        for item in items.iter().filter(|item| item.layer == layer) {
-            let more = member_bytes(layer, item.number, wanted);
-            let full = members.len() == size.values_max || bytes + more > size.filter_bytes_max;
-            if full && !members.is_empty() {
-                groups.push(Group::new(layer, std::mem::take(&mut members)));
-                bytes = 64;
-            }
-            members.push(item.number);
-            bytes += more;
-        }
-        if !members.is_empty() {
-            groups.push(Group::new(layer, members));
+        for long in [false, true] {
+            let bytes = |item: &&Item| value_bytes(layer, item.number, wanted) > VALUE_BYTES_MAX;
+            let of_layer = items.iter().filter(|item| item.layer == layer);
+            let items: Vec<&Item> = of_layer.filter(|item| bytes(item) == long).collect();
+            groups.extend(cut(&items, layer, wanted, size).into_iter().map(|members| {
+                let serial =
+                    |number: &u32| Item { layer, number: *number }.serial_on(relay, wanted);
+                let serial_min = members.iter().map(serial).min().unwrap_or(0);
+                Group { long, serial_min, ..Group::new(layer, members) }
+            }));
         }
     }
     groups
+}
+
+fn cut(items: &[&Item], layer: Layer, wanted: &Wanted, size: Size) -> Vec<Vec<u32>> {
+    let mut cuts = Vec::new();
+    let mut members = Vec::new();
+    let mut bytes = 64;
+    for item in items {
+        let more = member_bytes(layer, item.number, wanted);
+        let full = members.len() == size.values_max || bytes + more > size.filter_bytes_max;
+        if full && !members.is_empty() {
+            cuts.push(std::mem::take(&mut members));
+            bytes = 64;
+        }
+        members.push(item.number);
+        bytes += more;
+    }
+    if !members.is_empty() {
+        cuts.push(members);
+    }
+    cuts
 }

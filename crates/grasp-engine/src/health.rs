@@ -39,6 +39,26 @@ impl Health {
         matches!(self, Self::Dead { .. })
     }
 
+    /// Nothing is put off for longer than it ever should be.
+    #[must_use]
+    pub fn clamped(self, now: Time, settings: &Settings) -> Self {
+        let at_most = |at: Time, wait: std::time::Duration| at.min(now.plus(wait));
+        match self {
+            Self::Healthy => Self::Healthy,
+            Self::Degraded { failures, first, next_try } => {
+                let next_try = at_most(next_try, settings.backoff_max);
+                Self::Degraded { failures, first: first.min(now), next_try }
+            }
+            Self::Dead { failures, first, next_try } => {
+                let next_try = at_most(next_try, settings.dead_retry);
+                Self::Dead { failures, first: first.min(now), next_try }
+            }
+            Self::Banned { until } => {
+                Self::Banned { until: at_most(until, settings.banned_for.max(settings.pause)) }
+            }
+        }
+    }
+
     #[must_use]
     pub fn after_failure(self, now: Time, settings: &Settings) -> Self {
         let (failures, first) = match self {

@@ -8,6 +8,7 @@ use crate::pages::Paging;
 use crate::relay::{Around, Negentropy, Relay, Session};
 use crate::vocabulary::{Action, Errand, Hint, Page, Purpose, Tally};
 use grasp_core::{EventId, Filter, Time, Timestamp};
+use std::time::Duration;
 
 /// Some groups on their way to being confirmed, or to being current again.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(crate) struct Batch {
     pub(crate) unfinished: bool,
     pub(crate) started: Time,
     pub(crate) method: Method,
+    /// It named events that it did not give out, so everything is read instead.
+    pub(crate) reread: bool,
 }
 
 /// How a batch is asked for (S-2).
@@ -117,6 +120,8 @@ pub(crate) enum Start {
 
 /// Batches under way on one relay.
 const BATCHES_MAX: usize = 64;
+/// While open subscriptions are about to be packed anew nothing begins, but not for ever.
+const REPACK_PATIENCE: Duration = Duration::from_secs(60);
 /// Fewer than this wait to be asked: something else may begin.
 const FEW_QUESTIONS: usize = 8;
 
@@ -135,6 +140,7 @@ impl Relay {
         if self.session().is_none() {
             return Start::Idle;
         }
+        self.repack_if_wanted(around);
         let blocked_until = self.brake.history_until();
         if blocked_until > around.now {
             return Start::Wait(blocked_until);
@@ -167,14 +173,15 @@ impl Relay {
             let comparing = session.comparing();
             let paging = session.asked.len() - comparing;
             let may_page = paging < around.settings.pages_at_once_max as usize;
-            let may_compare = comparing < around.settings.negentropy_at_once_max as usize;
+            // What was found to be missing is fetched before more of it is looked for.
+            let settings = around.settings;
+            let fetched = session.ids_queued()
+                < settings.ids_per_request_max * settings.pages_at_once_max as usize;
+            let may_compare = fetched
+                && comparing < settings.negentropy_at_once_max.min(session.compare_max) as usize;
             // What is begun waits in a queue with what is new, so neither keeps the other waiting.
             let few = session.pages.len() + session.comparisons.len() < FEW_QUESTIONS;
-            if (few || session.starts % 2 == 1)
-                && may_page
-                && may_compare
-                && self.begin_batch(around)
-            {
+            if (few || session.starts % 2 == 1) && may_page && self.begin_batch(around) {
                 continue;
             }
             let session = self.session()?;
@@ -197,7 +204,8 @@ impl Relay {
         let now = around.now;
         let filters_max = self.filters_max(around.settings);
         let Some(session) = self.session() else { return false };
-        let full = session.confirming() >= BATCHES_MAX || session.repack_wanted;
+        let repacks = session.repack_since.is_some_and(|since| now < since.plus(REPACK_PATIENCE));
+        let full = session.confirming() >= BATCHES_MAX || repacks;
         let Some(first) = self.missing.front().filter(|_| !full).copied() else { return false };
         let Some(head) = self.group(first).filter(|group| group.stage == Stage::Missing) else {
             self.missing.pop_front();
@@ -259,6 +267,7 @@ impl Relay {
             unfinished: false,
             started: now,
             method,
+            reread: false,
         };
         let questions: Vec<Question> = match method {
             Method::Negentropy => parts.into_iter().map(Question::Compare).collect(),
@@ -283,6 +292,7 @@ impl Relay {
             unfinished: false,
             started: around.now,
             method: Method::Pages,
+            reread: false,
         };
         for number in &batch.groups {
             if let Some(group) = self.group_mut(*number) {
@@ -340,17 +350,21 @@ impl Relay {
             (self.filters_max(around.settings), self.request_bytes_max(around.settings));
         let mut questions = Vec::new();
         let mut request: Vec<Ask> = Vec::new();
-        let mut bytes = 0;
+        let (mut bytes, mut last_long) = (0, false);
         for ask in asks {
             let group = self.group(ask.part.group);
             let each = group.map_or(0, |group| group.filter_bytes(around.wanted));
-            let apart = ask.alone || request.last().is_some_and(|last| last.alone);
+            // A value that is refused spoils only requests of its like.
+            let long = group.is_some_and(|group| group.long);
+            let apart =
+                long != last_long || ask.alone || request.last().is_some_and(|last| last.alone);
             let full = request.len() == filters_max || bytes + each > bytes_max || apart;
             if !request.is_empty() && full {
                 questions.push(Question::Pages(std::mem::take(&mut request)));
                 bytes = 0;
             }
             request.push(ask);
+            last_long = long;
             bytes += each;
         }
         if !request.is_empty() {
@@ -447,11 +461,21 @@ impl Session {
     /// What this session still had to ask for by name because it had not come.
     pub(crate) fn owed(&self) -> Vec<(EventId, u32)> {
         let asked = self.asked.values().map(|asked| &asked.work);
-        let owed = asked.chain(&self.pages).filter_map(|work| match &work.question {
+        let waiting = self.pages.iter().chain(&self.after_auth);
+        let owed = asked.chain(waiting).filter_map(|work| match &work.question {
             Question::Owed(owed) => Some(owed.clone()),
             _ => None,
         });
         owed.flatten().collect()
+    }
+
+    /// Ids that wait to be asked for by name.
+    pub(crate) fn ids_queued(&self) -> usize {
+        let ids = |work: &Work| match &work.question {
+            Question::Ids(ids) => ids.len(),
+            _ => 0,
+        };
+        self.pages.iter().map(ids).sum()
     }
 
     pub(crate) fn enqueue(&mut self, work: Work) {

@@ -15,14 +15,19 @@ pub(crate) const REMEMBER_EVERY: Duration = Duration::from_secs(60);
 
 impl Engine {
     pub(crate) fn recalled(&mut self, relay: &RelayUrl, record: &Record, now: Time) {
-        let Some(number) = self.number_for(relay, self.settings.relays_max, now) else { return };
+        let settings = self.settings.clone();
+        let Some(number) = self.number_for(relay, settings.relays_max, now) else { return };
         let Some(relay) = self.relay_mut(number) else { return };
-        relay.health = record.health;
+        // Moments that are too far away were written by a clock that was wrong.
+        let (health, until) = (record.health.clamped(now, &settings), |at: Option<Time>, max| {
+            at.unwrap_or(Time(0)).min(now.plus(max))
+        });
+        relay.health = health;
         relay.last_alive = record.last_alive;
         relay.confirmed_through = record.confirmed_through;
-        relay.daily_at = record.daily_at;
-        relay.brake.paused_until = record.paused_until.unwrap_or(Time(0));
-        relay.brake.cooling_until = record.cooling_until.unwrap_or(Time(0));
+        relay.daily_at = record.daily_at.map(|at| at.min(now.plus(settings.daily_max)));
+        relay.brake.paused_until = until(record.paused_until, settings.pause);
+        relay.brake.cooling_until = until(record.cooling_until, settings.cooldown_max);
         relay.learned = record.learned;
         relay.owed = record.owed.iter().map(|id| (*id, 1)).collect();
         relay.account = record.account;
@@ -74,7 +79,7 @@ impl Engine {
             relay.ask_for_owed(around);
             let braked = relay.brake.history_until();
             if braked > now {
-                around.timers.set(relay.alarm(Concern::Ask), braked);
+                around.timers.at_latest(relay.alarm(Concern::Ask), braked);
             }
         });
         self.remember(number);
@@ -157,6 +162,7 @@ impl Engine {
             self.timers.clear(Alarm::Relay(number, concern));
         }
         self.give_turn_back(number);
+        self.serve_waiting(now);
     }
 
     /// The link has held: whatever was wrong is over.
@@ -176,6 +182,7 @@ impl Engine {
             relay.daily_at = Some(next);
             around.timers.set(relay.alarm(Concern::Daily), next);
             relay.forget_confirmed(Purpose::Daily);
+            relay.hope_for_more();
         });
         self.remember(number);
         self.pump(number, now);
@@ -200,7 +207,7 @@ impl Engine {
     /// Relays nobody wants are hung up and forgotten (S-16); a bad reputation lasts a while longer.
     pub(crate) fn clean_up(&mut self, now: Time) {
         self.timers.set(Alarm::Cleanup, now.plus(self.settings.cleanup_every));
-        let unwanted = |relay: &&Relay| !relay.is_wanted() && !relay.ourselves;
+        let unwanted = |relay: &&Relay| relay.repos.is_empty() && !relay.bootstrap;
         let unwanted: Vec<u32> =
             self.relays.iter().flatten().filter(unwanted).map(|relay| relay.number).collect();
         for number in unwanted {

@@ -51,6 +51,9 @@ impl Session {
     }
 }
 
+/// Whatever a relay says it allows.
+const SUBSCRIPTIONS_MAX: u32 = 2_000;
+
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
     pub(crate) all: u32,
@@ -60,7 +63,7 @@ pub(crate) struct Room {
 impl Relay {
     pub(crate) fn room(&self, around: &Around<'_>) -> Room {
         let told = self.session().and_then(|session| session.peer.subscriptions_max);
-        let told = told.unwrap_or(around.settings.subscriptions_default);
+        let told = told.unwrap_or(around.settings.subscriptions_default).min(SUBSCRIPTIONS_MAX);
         let max = self.learned.subscriptions_max.map_or(told, |learned| learned.min(told)).max(1);
         self.session().map_or(Room { all: max, live: 0 }, |session| session.room(max))
     }
@@ -75,12 +78,16 @@ impl Relay {
 
     /// New groups: heard at once, unless packing everything anew would save a fifth.
     pub(crate) fn hear_new(&mut self, groups: &[u32], around: &mut Around<'_>) {
+        let mut packed = false;
         if self.should_repack(groups, around) {
             if let Some(session) = self.session_mut() {
-                session.repack_wanted = true;
+                session.repack_since.get_or_insert(around.now);
             }
             self.repack_if_wanted(around);
-        } else {
+            packed = self.session().is_some_and(|session| session.repack_since.is_none());
+        }
+        // Also while that has to wait: one slow history never delays what happens now.
+        if !packed {
             self.hear(groups, around);
         }
     }
@@ -97,18 +104,23 @@ impl Relay {
             (self.filters_max(around.settings), self.request_bytes_max(around.settings));
         let mut parts: Vec<Heard> = Vec::new();
         let mut bytes = 0;
-        let mut layer_one = false;
+        let (mut layer_one, mut alone) = (false, false);
         for number in groups {
             let Some(group) = self.group(*number) else { continue };
             let (first, each) = (group.layer <= Layer::States, group.filter_bytes(around.wanted));
+            let long = group.long;
             let since = self.resumes_at(group, around);
             let listening = group.listening;
             for part in group.layer.live().filter(|part| listening & 1 << part == 0) {
                 let full = parts.len() == filters_max || bytes + each > bytes_max;
-                if (full || first != layer_one) && !parts.is_empty() {
-                    self.listen(std::mem::take(&mut parts), bytes, around);
+                let apart = first != layer_one || long != alone;
+                if (full || apart) && !parts.is_empty() {
+                    if !self.listen(std::mem::take(&mut parts), bytes, around) {
+                        return self.schedule_rotation(around);
+                    }
                     bytes = 0;
                 }
+                alone = long;
                 layer_one = first;
                 parts.push(Heard { part: Part { group: *number, part }, since });
                 bytes += each;
@@ -131,10 +143,11 @@ impl Relay {
         from.map(|from| before(from, around.settings.resume_within))
     }
 
-    fn listen(&mut self, parts: Vec<Heard>, bytes: usize, around: &mut Around<'_>) {
+    /// False: it does not fit.
+    fn listen(&mut self, parts: Vec<Heard>, bytes: usize, around: &mut Around<'_>) -> bool {
         let room = self.room(around);
         let bytes_max = self.learned.live_bytes_max;
-        let Some(session) = self.session() else { return };
+        let Some(session) = self.session() else { return false };
         let open = u32::try_from(session.live.len()).unwrap_or(u32::MAX);
         let asked = u32::try_from(session.asked.len()).unwrap_or(u32::MAX);
         let total = u64::try_from(session.live_bytes() + bytes).unwrap_or(u64::MAX);
@@ -147,7 +160,7 @@ impl Relay {
             session.squeezed = true;
         }
         if !allowed || squeezed {
-            return;
+            return false;
         }
         let sub = around.sub();
         let filter = |heard: &Heard| -> Option<Filter> {
@@ -167,6 +180,7 @@ impl Relay {
             session.live.insert(sub, Live { parts, bytes, open: false });
         }
         around.act(Action::Listen { relay, sub, filters: filters.into() });
+        true
     }
 
     /// EOSE of a live subscription: what it covers is heard from now on.
@@ -219,7 +233,7 @@ impl Relay {
 
     fn should_repack(&self, new: &[u32], around: &Around<'_>) -> bool {
         let Some(session) = self.session() else { return false };
-        if session.repack_wanted {
+        if session.repack_since.is_some() {
             return true;
         }
         let parts =
@@ -253,12 +267,12 @@ impl Relay {
         let braked = self.brake.history_until() > around.now;
         let Some(session) = self.session() else { return };
         let waits = !session.batches.is_empty() && !braked;
-        if !session.repack_wanted || !session.asked.is_empty() || waits {
+        if session.repack_since.is_none() || !session.asked.is_empty() || waits {
             return;
         }
         self.give_up_batches();
         let Some(session) = self.session_mut() else { return };
-        session.repack_wanted = false;
+        session.repack_since = None;
         let others = session.live.iter().filter(|(_, live)| !live.is_first_layer());
         let subs: Vec<Sub> = others.map(|(sub, _)| *sub).collect();
         let relay = self.url.clone();
@@ -288,7 +302,7 @@ impl Relay {
             })
             .filter(|item| item.is_wanted_on(number, wanted))
             .collect();
-        for mut group in grouped(&items, wanted, self.size(around.settings)) {
+        for mut group in grouped(&items, wanted, self.size(around.settings), number) {
             group.stage = Stage::Confirmed;
             group.covered = covered.unwrap_or(around.now);
             self.groups.push(group);
@@ -328,6 +342,10 @@ impl Relay {
             for number in &group.members {
                 self.members.insert(group.layer, *number);
             }
+        }
+        // What is wanted again is asked for again, whatever an old group still holds.
+        for item in &self.staged {
+            self.members.remove(item.layer, item.number);
         }
     }
 

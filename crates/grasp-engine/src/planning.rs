@@ -45,6 +45,10 @@ impl Engine {
         for relay in listed {
             let new = !before.contains(&relay) || level_before.is_none();
             self.want(relay, number, level, level_before.filter(|_| !new));
+            // Followed less than before: if it is served again, it is asked for again.
+            if level == Level::StateOnly && level_before == Some(Level::Full) && !new {
+                self.forget_members(relay, number, &roots);
+            }
             if new || level_before != Some(level) {
                 self.stage(relay, Item::repo(number, level), now);
                 if level == Level::Full {
@@ -110,6 +114,13 @@ impl Engine {
         if relay.repos.remove(&repo) && level == Some(Level::Full) {
             relay.served = relay.served.saturating_sub(1);
         }
+        self.forget_members(number, repo, roots);
+    }
+
+    fn forget_members(&mut self, number: u32, repo: u32, roots: &[u32]) {
+        let Some(relay) = self.relays.get_mut(number as usize).and_then(Option::as_mut) else {
+            return;
+        };
         relay.members.remove(Layer::Waiting, repo);
         relay.members.remove(Layer::Repos, repo);
         for root in roots {
@@ -121,7 +132,8 @@ impl Engine {
 
     /// The first want opens the window; later ones do not extend it (S-6).
     pub(crate) fn stage(&mut self, relay: u32, item: Item, now: Time) {
-        if let Some(relay) = self.relay_mut(relay) {
+        // A relay that was never linked is given everything when it is.
+        if let Some(relay) = self.relay_mut(relay).filter(|relay| !relay.groups.is_empty()) {
             relay.staged.push(item);
         }
         self.touched.insert(relay);

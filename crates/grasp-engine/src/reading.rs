@@ -2,7 +2,7 @@
 //! for again, and what to do about a relay that does not come to an end.
 
 use crate::Settings;
-use crate::history::{Ask, Method, Question, Work};
+use crate::history::{Ask, Question, Work};
 use crate::pages::Next;
 use crate::relay::{Around, Limit, Relay};
 use crate::timers::Concern;
@@ -11,6 +11,8 @@ use grasp_core::EventId;
 
 /// Of one link: seconds that alone held more than any question may bring.
 const FLOODS_MAX: u32 = 10;
+/// No relay gives out less than this at a time, so a smaller page is whole if any is.
+const WHOLE_ANYWAY: u32 = 89;
 /// What one relay may owe us before we stop keeping count.
 const OWED_MAX: usize = 10_000;
 
@@ -140,14 +142,18 @@ impl Relay {
         let below = |count: u32| u64::from(count) * 10 < u64::from(told) * 9;
         match (ask.paging.until, next) {
             (None, _) => {
-                return session.limit == Limit::Proved
-                    && below(received)
-                    && hint != Some(Hint::More);
+                let proved = match session.limit {
+                    Limit::Proved(whole) => received <= whole.max(WHOLE_ANYWAY),
+                    Limit::Unproved | Limit::Refuted => false,
+                };
+                return proved && below(received) && hint != Some(Hint::More);
             }
-            (Some(_), Next::Done)
-                if below(ask.paging.largest) && session.limit == Limit::Unproved =>
-            {
-                session.limit = Limit::Proved;
+            (Some(_), Next::Done) if below(ask.paging.largest) => {
+                session.limit = match session.limit {
+                    Limit::Unproved => Limit::Proved(ask.paging.largest),
+                    Limit::Proved(whole) => Limit::Proved(whole.max(ask.paging.largest)),
+                    Limit::Refuted => Limit::Refuted,
+                };
             }
             // It had more, though it gave less than it says.
             (Some(until), Next::Page(paging))
@@ -172,9 +178,7 @@ impl Relay {
         if asked >= 20 && came * 10 <= asked {
             let batches = self.session_mut().map(|session| &mut session.batches);
             let found = batches.and_then(|all| all.get_mut(&batch?));
-            let first = found.is_some_and(|found| {
-                std::mem::replace(&mut found.method, Method::Pages) == Method::Negentropy
-            });
+            let first = found.is_some_and(|found| !std::mem::replace(&mut found.reread, true));
             if first {
                 self.stop_comparing(batch, around);
             }

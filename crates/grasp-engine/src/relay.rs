@@ -86,7 +86,11 @@ pub(crate) struct Session {
     /// To be asked again once we are known.
     pub(crate) after_auth: Vec<Work>,
     /// Live filters are to be packed anew as soon as nothing is pending.
-    pub(crate) repack_wanted: bool,
+    pub(crate) repack_since: Option<Time>,
+    /// Comparisons it takes at once.
+    pub(crate) compare_max: u32,
+    /// When its turn began.
+    pub(crate) turn_since: Time,
     pub(crate) told_rotating: bool,
     /// Questions that brought more than any may.
     pub(crate) floods: u32,
@@ -112,7 +116,8 @@ pub(crate) enum Negentropy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
     Unproved,
-    Proved,
+    /// A page of this size was all there was.
+    Proved(u32),
     Refuted,
 }
 
@@ -345,7 +350,7 @@ impl Relay {
         let (known, new): (Vec<Item>, Vec<Item>) = items.into_iter().partition(is_confirmed);
         let size = self.size(settings);
         let mut old = first_layer();
-        old.extend(grouped(&known, wanted, size));
+        old.extend(grouped(&known, wanted, size, number));
         for group in &mut old {
             group.reconcile = true;
             if confirmed.is_some() {
@@ -353,7 +358,7 @@ impl Relay {
                 group.covered = covered;
             }
         }
-        let mut new = grouped(&new, wanted, size);
+        let mut new = grouped(&new, wanted, size, number);
         new.iter_mut().for_each(|group| group.reconcile = true);
         old.append(&mut new);
         self.groups = old;
@@ -361,7 +366,8 @@ impl Relay {
     }
 
     pub(crate) fn requeue_missing(&mut self) {
-        let missing = (0..).zip(&self.groups).filter(|(_, group)| group.stage == Stage::Missing);
+        let asks = |group: &Group| group.stage == Stage::Missing && !group.shelved;
+        let missing = (0..).zip(&self.groups).filter(|(_, group)| asks(group));
         self.missing = missing.map(|(number, _)| number).collect();
     }
 
@@ -394,7 +400,7 @@ impl Relay {
             staged.into_iter().filter(|item| members.insert(item.layer, item.number)).collect();
         let size = self.size(settings);
         let first = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
-        self.groups.extend(grouped(&new, wanted, size));
+        self.groups.extend(grouped(&new, wanted, size, self.number));
         let numbers: Vec<u32> =
             (first..u32::try_from(self.groups.len()).unwrap_or(u32::MAX)).collect();
         // A little that is new does not wait behind much that is old.
@@ -427,11 +433,10 @@ impl Relay {
             return self.confirmed_through;
         }
         let unconfirmed = self.groups.iter().filter(|group| group.stage != Stage::Confirmed);
-        let items = unconfirmed.flat_map(|group| {
-            group.members.iter().map(|number| Item { layer: group.layer, number: *number })
-        });
-        let all = items.chain(self.staged.iter().copied());
-        let lowest = all.map(|item| item.serial_on(self.number, wanted)).min();
+        let grouped =
+            unconfirmed.filter(|group| group.layer > Layer::States).map(|it| it.serial_min);
+        let staged = self.staged.iter().map(|item| item.serial_on(self.number, wanted));
+        let lowest = grouped.chain(staged).min();
         lowest.map_or(u64::MAX, |serial| serial.saturating_sub(1))
     }
 
@@ -485,12 +490,25 @@ impl Relay {
         Some(session)
     }
 
+    /// What it refused once it may allow by now; it is found out gently.
+    pub(crate) fn hope_for_more(&mut self) {
+        let Learned { filters_per_request_max, subscriptions_max, live_bytes_max } =
+            &mut self.learned;
+        for limit in [filters_per_request_max, subscriptions_max].into_iter().flatten() {
+            *limit = limit.saturating_mul(2);
+        }
+        if let Some(limit) = live_bytes_max {
+            *limit = limit.saturating_mul(2);
+        }
+    }
+
     /// Everything is to be asked for anew, as once a day (S-15). What is under way counts for
     /// nothing any more, but keeps its subscription until the relay has answered it.
     pub(crate) fn forget_confirmed(&mut self, purpose: Purpose) {
         for group in &mut self.groups {
             group.stage = Stage::Missing;
             group.reconcile = true;
+            group.shelved = false;
             group.purpose = purpose;
             group.behind = Behind::default();
         }
@@ -533,7 +551,9 @@ impl Session {
             negentropy: Negentropy::Yes,
             auth: Auth::Untried,
             after_auth: Vec::new(),
-            repack_wanted: false,
+            repack_since: None,
+            compare_max: u32::MAX,
+            turn_since: now,
             told_rotating: false,
             floods: 0,
             starts: 0,

@@ -3,10 +3,14 @@
 use crate::engine::Engine;
 use crate::history::Start;
 use crate::refusal::{Refusal, denies_negentropy};
-use crate::relay::{Auth, Relay};
+use crate::relay::{Auth, Relay, Session};
 use crate::timers::{Alarm, Concern};
 use crate::vocabulary::{End, Sub};
 use grasp_core::{RelayUrl, Time};
+use std::time::Duration;
+
+/// However much progress it makes, while others wait.
+const TURN_MAX: Duration = Duration::from_secs(30);
 
 impl Engine {
     pub(crate) fn ended(&mut self, url: &RelayUrl, sub: Sub, end: End, now: Time) {
@@ -60,6 +64,11 @@ impl Engine {
     /// Asks this relay as much as it may be asked now.
     pub(crate) fn pump(&mut self, number: u32, now: Time) {
         self.pump_one(number, now);
+        self.serve_waiting(now);
+    }
+
+    /// Whoever waits for a turn gets it, if there is one.
+    pub(crate) fn serve_waiting(&mut self, now: Time) {
         while let Some(next) = self.turns.next() {
             self.pump_one(next, now);
         }
@@ -74,6 +83,10 @@ impl Engine {
             let had_turn = self.turns.has(number);
             if !self.turns.take(number) {
                 return;
+            }
+            if !had_turn && let Some(session) = self.relay_mut(number).and_then(Relay::session_mut)
+            {
+                session.turn_since = now;
             }
             let alarm = Alarm::Relay(number, Concern::HistoryTurn);
             if !self.timers.is_set(alarm) {
@@ -103,7 +116,13 @@ impl Engine {
         let enough = self.settings.turn_events_max;
         let (enough_bytes, session) =
             (self.settings.turn_bytes_max, self.relay(number).and_then(Relay::session));
-        if session.is_some_and(|it| it.turn_events > enough || it.turn_bytes > enough_bytes) {
+        let waited_for = self.turns.is_waited_for();
+        let over = |it: &Session| {
+            it.turn_events > enough
+                || it.turn_bytes > enough_bytes
+                || (waited_for && now >= it.turn_since.plus(TURN_MAX))
+        };
+        if session.is_some_and(over) {
             self.turn_over(number, now);
         } else if self.turns.has(number) {
             let silent = now.plus(self.settings.turn_without_progress);
@@ -118,9 +137,7 @@ impl Engine {
             session.turn_bytes = 0;
         }
         self.give_turn_back(number);
-        while let Some(next) = self.turns.next() {
-            self.pump_one(next, now);
-        }
+        self.serve_waiting(now);
         self.pump(number, now);
     }
 

@@ -40,6 +40,10 @@ impl Turns {
         self.taken.remove(&relay);
     }
 
+    pub(crate) fn is_waited_for(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Who has waited longest, if there is a turn for it.
     pub(crate) fn next(&mut self) -> Option<u32> {
         if self.taken.len() >= self.max {

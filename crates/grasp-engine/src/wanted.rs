@@ -37,7 +37,7 @@ enum Repos {
     Many(Box<[u32]>),
 }
 
-const NAMED_MAX: usize = 1_000_000;
+const NAMED_MAX: usize = 200_000;
 
 impl Wanted {
     pub(crate) fn repo(&self, number: u32) -> Option<&Repo> {

@@ -53,5 +53,8 @@ fn serve(config: Config) -> anyhow::Result<()> {
     let is_terminal = std::io::stdout().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(is_terminal).init();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(serve::run(config))
+    let served = runtime.block_on(serve::run(config));
+    // A name that is still being looked up keeps nobody from leaving.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    served
 }

@@ -23,8 +23,8 @@ use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -49,6 +49,8 @@ pub struct Node {
     pub budgets: Arc<Mutex<Budgets>>,
     pub hub: Arc<Hub>,
     pub readers: Readers,
+    /// Threads for long questions of our own, so that no client waits for them.
+    pub explorers: Readers,
     pub ingest: Ingest,
     /// Refused events that may still be welcome.
     pub second_chance: Arc<SecondChance>,
@@ -95,6 +97,8 @@ pub struct Figures {
 }
 
 const READER_THREADS: usize = 3;
+/// For questions of our own: comparisons, the feed, status. They may be long.
+const EXPLORER_THREADS: usize = 2;
 /// Copies, repackings and leftovers that may wait for their turn.
 const CHORES_MAX: usize = 4_096;
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
@@ -168,7 +172,8 @@ impl Node {
             metrics,
             budgets,
             hub,
-            readers: Readers::start(store, READER_THREADS)?,
+            readers: Readers::start(store, "read", READER_THREADS)?,
+            explorers: Readers::start(store, "explore", EXPLORER_THREADS)?,
             ingest,
             second_chance,
             wake,

@@ -1,5 +1,5 @@
 //! A few threads that read the store, so that a cold page never stalls the network. A connection
-//! has at most one question here at a time, which is what bounds the queue.
+//! has at most one question here at a time, and a link few, which is what bounds the queue.
 
 use crate::threads::essential;
 use crossbeam_channel::{Sender, unbounded};
@@ -15,12 +15,12 @@ pub struct Readers {
 }
 
 impl Readers {
-    pub fn start(store: &Arc<dyn EventStore>, threads: usize) -> std::io::Result<Self> {
+    pub fn start(store: &Arc<dyn EventStore>, name: &str, threads: usize) -> std::io::Result<Self> {
         let (jobs, inbox) = unbounded::<Job>();
         for number in 0..threads.max(1) {
             let (inbox, store) = (inbox.clone(), Arc::clone(store));
             let read = move || inbox.iter().for_each(|job| job(&*store));
-            essential(&format!("read-{number}"), read)?;
+            essential(&format!("{name}-{number}"), read)?;
         }
         Ok(Self { jobs })
     }

@@ -29,8 +29,9 @@ async fn s24_ten_thousand_spam_announcements_cost_bounded_memory_and_hold_up_nob
     for n in 0..SPAMMERS {
         let spammer = Author::number(1_000_000 + n);
         let spam = Repository::new(spammer.clone(), "spam");
-        let relays: Vec<String> =
-            (0..RELAYS_EACH).map(|k| format!("wss://r{}.invalid", (n * 7 + k * 501) % 10_000)).collect();
+        let relays: Vec<String> = (0..RELAYS_EACH)
+            .map(|k| format!("wss://r{}.invalid", (n * 7 + k * 501) % 10_000))
+            .collect();
         let mut listed = vec!["relays".to_owned(), format!("ws://{address}")];
         listed.extend(relays);
         let listed: Vec<&str> = listed.iter().map(String::as_str).collect();

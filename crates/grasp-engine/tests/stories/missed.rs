@@ -4,7 +4,7 @@
 use super::kit::*;
 use grasp_core::id::{PubKey, Signature};
 use grasp_core::{Event, EventId, Filter, Kind, Tag};
-use grasp_engine::{End, Page, Peer, Settings, Sub, Tally};
+use grasp_engine::{End, Input, Page, Peer, Settings, Sub, Tally};
 use grasp_testkit::Random;
 use grasp_testkit::world::Bench;
 use grasp_testkit::world::names::{event_id, repo};
@@ -22,6 +22,8 @@ struct Relay {
     random: Random,
     stored: Vec<Event>,
     delivered: BTreeSet<EventId>,
+    /// Repositories that are not here at the moment: what comes about them is refused.
+    gone: BTreeSet<u64>,
     /// Live subscriptions it has taken.
     live: BTreeMap<Sub, Vec<Filter>>,
     page_max: usize,
@@ -41,13 +43,14 @@ impl Relay {
         };
         let mut net = Bench::seeded(settings, seed);
         for n in 0..REPOS {
-            net.announce(&format!("repo{n}"), &["one"]);
+            net.announce(&name(n), &["one"]);
         }
         net.replayed();
         Self {
             net,
             stored: Vec::new(),
             delivered: BTreeSet::new(),
+            gone: BTreeSet::new(),
             live: BTreeMap::new(),
             page_max: *random.pick(&[60, 100, 500]),
             filters_max: *random.pick(&[1, 2, 4, 10, 10, 10]),
@@ -61,24 +64,50 @@ impl Relay {
     /// Somebody writes about a repository or a root.
     fn publishes(&mut self) {
         let n = u64::try_from(self.stored.len()).unwrap();
-        let coordinate = |n: u64| repo(&format!("repo{n}")).coordinate().to_string();
-        let (letter, value) = match self.random.below(2) {
-            0 => (*self.random.pick(&["a", "A", "q"]), coordinate(self.random.below(REPOS))),
-            _ => (*self.random.pick(&["e", "E", "q"]), root(self.random.below(ROOTS)).to_hex()),
+        let (letters, about, value) = match self.random.below(2) {
+            0 => {
+                let about = self.random.below(REPOS);
+                (["a", "A", "q"], about, repo(&name(about)).coordinate().to_string())
+            }
+            _ => {
+                let about = self.random.below(ROOTS);
+                (["e", "E", "q"], about, root(about).to_hex())
+            }
         };
+        let letter = *self.random.pick(&letters);
         let event = Event {
             id: event_id(1_000_000 + n),
             pubkey: PubKey::from_bytes([9; 32]),
             created_at: self.net.now.timestamp(),
             kind: Kind(1111),
             tags: vec![Tag(vec![letter.to_owned(), value])],
-            content: String::new(),
+            content: about.to_string(),
             sig: Signature::from_bytes([0; 64]),
         };
         if self.live.values().flatten().any(|filter| filter.matches(&event)) {
-            self.delivered.insert(event.id);
+            self.takes(&event);
         }
         self.stored.push(event);
+    }
+
+    fn takes(&mut self, event: &Event) {
+        let about: u64 = event.content.parse().unwrap();
+        if !self.gone.contains(&about) {
+            self.delivered.insert(event.id);
+        }
+    }
+
+    /// A repository goes, or comes back with its root.
+    fn goes_or_comes(&mut self, n: u64) {
+        if self.gone.insert(n) {
+            return self.net.withdraw(&name(n));
+        }
+        self.gone.remove(&n);
+        self.net.announce(&name(n), &["one"]);
+        if n < ROOTS {
+            let repos = vec![repo(&name(n))];
+            self.net.input(Input::Root { id: root(n), repos, serial: 100 + n });
+        }
     }
 
     fn is_good(&mut self) -> bool {
@@ -88,7 +117,7 @@ impl Relay {
     /// Gives out what matches, the newest first, so many for each filter.
     fn page(&mut self, filters: &[Filter]) -> Page {
         let mut page = Page::default();
-        let mut came = BTreeSet::new();
+        let mut came: BTreeMap<EventId, Event> = BTreeMap::new();
         for filter in filters {
             let newest = self.stored.iter().rev().filter(|it| filter.matches(it));
             let found: Vec<&Event> = match filter.limit {
@@ -98,11 +127,11 @@ impl Relay {
             let received = u32::try_from(found.len()).unwrap();
             page.tallies
                 .push(Tally { received, oldest: found.iter().map(|it| it.created_at).min() });
-            came.extend(found.iter().map(|it| it.id));
+            came.extend(found.into_iter().map(|it| (it.id, it.clone())));
         }
         let named = filters.iter().filter_map(|filter| filter.ids.as_ref()).flatten();
-        page.missing = named.filter(|id| !came.contains(*id)).copied().collect();
-        self.delivered.extend(came);
+        page.missing = named.filter(|id| !came.contains_key(*id)).copied().collect();
+        came.values().for_each(|event| self.takes(event));
         page
     }
 
@@ -184,7 +213,7 @@ impl Relay {
                 let pause = Duration::from_secs(self.random.below(20 * 60));
                 self.net.restart_after(pause);
             }
-            2 => self.net.says_slow_down("one"),
+            2 if self.net.is_connected("one") => self.net.says_slow_down("one"),
             3 | 4 => {
                 let live: Vec<Sub> = self.live.keys().copied().collect();
                 if !live.is_empty() {
@@ -194,13 +223,10 @@ impl Relay {
                 }
             }
             5 => {
-                let n = self.random.below(ROOTS);
-                let name = format!("repo{}", self.random.below(REPOS));
-                self.net.input(grasp_engine::Input::Root {
-                    id: root(n),
-                    repos: vec![repo(&name)],
-                    serial: 10_000 + n,
-                });
+                let n = self.random.below(REPOS);
+                if self.gone.contains(&n) || self.gone.len() < 4 {
+                    self.goes_or_comes(n);
+                }
             }
             _ => {}
         }
@@ -222,6 +248,10 @@ impl Relay {
     }
 }
 
+fn name(n: u64) -> String {
+    format!("repo{n}")
+}
+
 fn root(n: u64) -> EventId {
     event_id(500_000 + n)
 }
@@ -231,9 +261,12 @@ fn nothing_that_was_published_is_missed_whatever_breaks() {
     for seed in 1..=60 {
         let mut relay = Relay::seeded(seed);
         for n in 0..ROOTS {
-            relay.net.root(500_000 + n, &format!("repo{n}"));
+            relay.net.root(500_000 + n, &name(n));
         }
         relay.lives(3_000, true);
+        for n in relay.gone.clone() {
+            relay.goes_or_comes(n);
+        }
         relay.lives(1_500, false);
         let missed: Vec<&Event> =
             relay.stored.iter().filter(|it| !relay.delivered.contains(&it.id)).collect();

@@ -18,31 +18,31 @@ pub const START: Time = Time::from_secs(1_700_000_000);
 pub struct Bench {
     pub engine: Engine,
     pub now: Time,
-    settings: Settings,
-    watch: Watch,
-    desks: BTreeMap<RelayUrl, Desk>,
-    news: Vec<News>,
-    serial: u64,
+    pub(super) settings: Settings,
+    pub(super) watch: Watch,
+    pub(super) desks: BTreeMap<RelayUrl, Desk>,
+    pub(super) news: Vec<News>,
+    pub(super) serial: u64,
     /// What a restart replays, by serial.
-    past: BTreeMap<u64, Input>,
-    records: BTreeMap<RelayUrl, Record>,
-    dials: Vec<(Time, RelayUrl)>,
+    pub(super) past: BTreeMap<u64, Input>,
+    pub(super) records: BTreeMap<RelayUrl, Record>,
+    pub(super) dials: Vec<(Time, RelayUrl)>,
 }
 
 /// What one relay has been asked.
 #[derive(Debug, Default)]
-struct Desk {
-    dialling: bool,
-    connected: bool,
-    listens: BTreeMap<Sub, Arc<[Filter]>>,
-    open_requests: BTreeMap<Sub, Asked>,
-    open_reconciles: BTreeMap<Sub, Compared>,
-    new_requests: Vec<Asked>,
-    new_reconciles: Vec<Compared>,
-    new_listens: Vec<(Sub, Arc<[Filter]>)>,
-    closes: Vec<Sub>,
-    hangups: usize,
-    authentications: usize,
+pub(super) struct Desk {
+    pub(super) dialling: bool,
+    pub(super) connected: bool,
+    pub(super) listens: BTreeMap<Sub, Arc<[Filter]>>,
+    pub(super) open_requests: BTreeMap<Sub, Asked>,
+    pub(super) open_reconciles: BTreeMap<Sub, Compared>,
+    pub(super) new_requests: Vec<Asked>,
+    pub(super) new_reconciles: Vec<Compared>,
+    pub(super) new_listens: Vec<(Sub, Arc<[Filter]>)>,
+    pub(super) closes: Vec<Sub>,
+    pub(super) hangups: usize,
+    pub(super) authentications: usize,
 }
 
 /// A question that ends by itself.
@@ -300,79 +300,6 @@ impl Bench {
         self.carry_out();
     }
 
-    // What the engine did.
-
-    /// Live subscriptions that are open.
-    pub fn listens(&self, name: &str) -> Vec<(Sub, Arc<[Filter]>)> {
-        let desk = self.desks.get(&relay(name));
-        let listens = desk.map(|desk| desk.listens.iter());
-        listens.into_iter().flatten().map(|(sub, filters)| (*sub, filters.clone())).collect()
-    }
-
-    /// All filters that are listened to, in a row.
-    pub fn live_filters(&self, name: &str) -> Vec<Filter> {
-        self.listens(name).iter().flat_map(|(_, filters)| filters.iter().cloned()).collect()
-    }
-
-    /// Questions asked since the last call.
-    pub fn requests(&mut self, name: &str) -> Vec<Asked> {
-        self.desk(name).map(|desk| std::mem::take(&mut desk.new_requests)).unwrap_or_default()
-    }
-
-    /// Reconciliations begun since the last call.
-    pub fn reconciles(&mut self, name: &str) -> Vec<Compared> {
-        self.desk(name).map(|desk| std::mem::take(&mut desk.new_reconciles)).unwrap_or_default()
-    }
-
-    /// Subscriptions the engine closed since the last call.
-    pub fn closes(&mut self, name: &str) -> Vec<Sub> {
-        self.desk(name).map(|desk| std::mem::take(&mut desk.closes)).unwrap_or_default()
-    }
-
-    /// Live subscriptions, questions and reconciliations that are open.
-    pub fn open_count(&self, name: &str) -> usize {
-        self.desks.get(&relay(name)).map_or(0, |desk| {
-            desk.listens.len() + desk.open_requests.len() + desk.open_reconciles.len()
-        })
-    }
-
-    /// Is a dial under way that nobody answered yet?
-    pub fn is_dialled(&self, name: &str) -> bool {
-        self.desks.get(&relay(name)).is_some_and(|desk| desk.dialling)
-    }
-
-    pub fn is_connected(&self, name: &str) -> bool {
-        self.desks.get(&relay(name)).is_some_and(|desk| desk.connected)
-    }
-
-    pub fn hangups(&self, name: &str) -> usize {
-        self.desks.get(&relay(name)).map_or(0, |desk| desk.hangups)
-    }
-
-    pub fn authentications(&self, name: &str) -> usize {
-        self.desks.get(&relay(name)).map_or(0, |desk| desk.authentications)
-    }
-
-    /// Every dial so far.
-    pub fn dials(&self) -> &[(Time, RelayUrl)] {
-        &self.dials
-    }
-
-    pub fn dials_of(&self, name: &str) -> usize {
-        let wanted = relay(name);
-        self.dials.iter().filter(|(_, relay)| *relay == wanted).count()
-    }
-
-    /// News since the last call.
-    pub fn news(&mut self) -> Vec<News> {
-        std::mem::take(&mut self.news)
-    }
-
-    /// What a restart would find about a relay.
-    pub fn remembered(&self, name: &str) -> Option<&Record> {
-        self.records.get(&relay(name))
-    }
-
     fn carry_out(&mut self) {
         let mut actions = 0;
         while let Some(action) = self.engine.poll_action() {
@@ -430,7 +357,7 @@ impl Bench {
         }
     }
 
-    fn desk(&mut self, name: &str) -> Option<&mut Desk> {
+    pub(super) fn desk(&mut self, name: &str) -> Option<&mut Desk> {
         self.desks.get_mut(&relay(name))
     }
 

@@ -1,9 +1,10 @@
 //! The world itself: who is in it, what time it is, and what happens next. One queue holds all that
 //! is going to happen; the seed decides everything else, so a world can be lived through again.
 
+use super::deeds::Deed;
 use super::faults::Fault;
 use super::node::Node;
-use super::people::{Deed, People};
+use super::people::People;
 use super::plan::Plan;
 use super::story::short;
 use super::wire::{Copied, Frame, Link, LinkId, Word};
@@ -34,6 +35,8 @@ pub struct World {
     pub(crate) written: BTreeMap<EventId, Arc<Event>>,
     /// What should not have happened.
     pub(crate) complaints: Vec<String>,
+    /// What was missing at the last look, and the link that should have brought it.
+    pub(crate) suspects: BTreeMap<(usize, usize, EventId), LinkId>,
     pub(crate) steps: u64,
     pub(crate) next_link: u64,
     /// What engines did, and what they told.
@@ -138,6 +141,7 @@ impl World {
             people: People::default(),
             written: BTreeMap::new(),
             complaints: vec![],
+            suspects: BTreeMap::new(),
             steps: 0,
             next_link: 0,
             seen: BTreeMap::new(),

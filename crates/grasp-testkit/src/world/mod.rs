@@ -5,7 +5,9 @@ pub mod bench;
 pub mod names;
 pub mod watch;
 
+mod bench_looks;
 mod clockwork;
+mod deeds;
 mod faults;
 mod ingest;
 mod links;

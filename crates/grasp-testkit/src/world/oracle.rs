@@ -6,6 +6,7 @@
 use super::clockwork::World;
 use super::node::Node;
 use super::policy::{ROOTS, Verdict, judge, repo_of, repos_of};
+use super::wire::LinkId;
 use crate::behaviour::Negentropy;
 use grasp_core::{Event, Kind, RelayUrl, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +50,30 @@ impl World {
     pub fn gaps(&self) -> Vec<String> {
         let lacks = self.lacks().into_iter().filter(|it| self.is_gap(it));
         lacks.map(|lack| format!("gap: {}", self.tell_lack(&lack))).collect()
+    }
+
+    /// What stays missing although a link was there all the time since the last look.
+    pub(crate) fn looks_for_gaps(&mut self) {
+        let mut suspects = BTreeMap::new();
+        let mut gaps = vec![];
+        for lack in self.lacks().into_iter().filter(|it| self.is_gap(it)) {
+            let Some(link) = self.link_between(lack.server, lack.relay) else { continue };
+            let suspect = (lack.server, lack.relay, lack.event.id);
+            if self.suspects.get(&suspect) == Some(&link) {
+                gaps.push(format!("lasting gap: {}", self.tell_lack(&lack)));
+            }
+            suspects.insert(suspect, link);
+        }
+        self.suspects = suspects;
+        if let Some(gap) = gaps.into_iter().next() {
+            self.complain(gap);
+        }
+    }
+
+    fn link_between(&self, server: usize, relay: usize) -> Option<LinkId> {
+        let mind = self.nodes[server].server.as_ref()?.mind.as_ref()?;
+        let id = *mind.links.get(&self.nodes[relay].url)?;
+        self.links.get(&id).filter(|link| link.is_up && !link.is_cut).map(|_| id)
     }
 
     /// Servers that should have a link to another, and have none.
@@ -143,19 +168,21 @@ impl World {
     fn compare(&self, server: usize, relay: usize, reach: &Reach) -> Vec<Lack<'_>> {
         let (here, there) = (&self.nodes[server], &self.nodes[relay]);
         let Some(facts) = here.facts().filter(|_| there.is_promising()) else { return vec![] };
+        let mut lacks = vec![];
+        let others = there.shelf.all().filter(|event| !here.shelf.has(&event.id));
+        for event in others.filter(|event| reach.reaches(event)) {
+            let verdict = judge(event, facts, self.now);
+            if matches!(verdict, Verdict::Accept | Verdict::Hold | Verdict::Leaves) {
+                lacks.push(Lack { server, relay, event, verdict });
+            }
+        }
         // What one question cannot show is not promised without NIP-77.
         let compares = there.behaviour.negentropy == Negentropy::Speaks
             && here.server.as_ref().is_some_and(|server| server.settings.negentropy);
-        let page_max = if compares { u32::MAX } else { there.behaviour.limits.page_max };
-        let seconds = there.shelf.seconds();
-        let mut lacks = vec![];
-        for event in there.shelf.all().filter(|event| reach.reaches(event)) {
-            let crowd = seconds.get(&event.created_at).copied().unwrap_or(0);
-            let verdict = judge(event, facts, self.now);
-            let due = matches!(verdict, Verdict::Accept | Verdict::Hold | Verdict::Leaves);
-            if crowd < page_max && due {
-                lacks.push(Lack { server, relay, event, verdict });
-            }
+        if !compares && !lacks.is_empty() {
+            let seconds = there.shelf.seconds();
+            let page_max = there.behaviour.limits.page_max;
+            lacks.retain(|it| seconds.get(&it.event.created_at).is_some_and(|n| *n < page_max));
         }
         lacks
     }

@@ -1,14 +1,13 @@
 //! People who write: they announce repositories, change their minds about relays, open issues and
 //! answer, in bursts and at the wrong time. What they write goes to some relays, not to all.
 
-use super::clockwork::{Happening, World};
+use super::clockwork::World;
 use super::policy::{COMMENT, ROOTS};
 use crate::behaviour::Door;
 use grasp_core::id::Signature;
 use grasp_core::{Event, EventId, Kind, PubKey, RelayUrl, RepoId, Tag, Timestamp};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 #[derive(Debug, Default)]
 pub(crate) struct People {
@@ -23,125 +22,19 @@ pub(crate) struct People {
 struct Repo {
     id: RepoId,
     relays: Vec<RelayUrl>,
+    /// Once listed, and not any more.
+    former: Vec<RelayUrl>,
     announced_at: Option<Timestamp>,
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Deed {
-    Announce(usize),
-    State(usize),
-    Root,
-    Reply,
-    /// Many at once.
-    Burst(u64),
-    /// Many that claim the same second.
-    OneSecond(u64),
-    /// Many about one repository, written over days, that come all at once.
-    Import(u64),
-    /// As many in one second as this relay is to be stocked with.
-    Stock(usize),
-}
-
 impl World {
-    pub(crate) fn plans_deeds(&mut self, length: Duration) {
-        let secs = length.as_secs();
-        for number in 0..2 + self.random.index(6) {
-            self.founds(number);
-            // Some are there from the beginning, others come later.
-            let first = if self.random.one_in(2) { 0 } else { self.random.below(secs) };
-            self.does(first, Deed::Announce(number));
-            for _ in 0..self.random.below(4) {
-                let at = first + self.random.below(secs - first);
-                self.does(at, Deed::Announce(number));
-            }
-            for _ in 0..self.random.below(5) {
-                let at = self.random.below(secs);
-                self.does(at, Deed::State(number));
-            }
-        }
-        for _ in 0..5 + self.random.below(60) {
-            let at = self.random.below(secs);
-            self.does(at, Deed::Root);
-        }
-        for _ in 0..10 + self.random.below(200) {
-            let at = self.random.below(secs);
-            self.does(at, Deed::Reply);
-        }
-        for _ in 0..self.random.below(3) {
-            let (at, many) = (self.random.below(secs), 20 + self.random.below(200));
-            self.does(at, Deed::Burst(many));
-        }
-        if self.random.one_in(2) {
-            let (at, many) = (self.random.below(secs), 20 + self.random.below(150));
-            self.does(at, Deed::OneSecond(many));
-        }
-        if self.random.one_in(3) {
-            let (at, many) = (self.random.below(secs), 60 + self.random.below(240));
-            self.does(at, Deed::Import(many));
-        }
-        for node in 0..self.nodes.len() {
-            if self.nodes[node].behaviour.same_second > 0 {
-                let at = secs / 4 + self.random.below(secs / 2);
-                self.does(at, Deed::Stock(node));
-            }
-        }
-    }
-
-    fn does(&mut self, after_secs: u64, deed: Deed) {
-        let ms = after_secs * 1000 + self.random.below(1000);
-        self.after_ms(ms, Happening::Done(deed));
-    }
-
-    fn founds(&mut self, number: usize) {
+    pub(crate) fn founds(&mut self, number: usize) {
         let owner = PubKey::from_bytes(self.random.bytes32());
         // Two owners may use one name.
         let d = if self.random.one_in(3) { "shared".to_owned() } else { format!("repo{number}") };
         let Ok(identifier) = d.parse() else { return };
         let id = RepoId { owner, identifier };
-        self.people.repos.push(Repo { id, relays: vec![], announced_at: None });
-    }
-
-    pub(crate) fn done(&mut self, deed: Deed) {
-        self.note(|| format!("{deed:?}"));
-        let now = self.now.timestamp();
-        match deed {
-            Deed::Announce(repo) => self.announce(repo),
-            Deed::State(repo) => self.state(repo),
-            Deed::Root => self.root(),
-            Deed::Reply => self.reply(None),
-            Deed::Burst(many) => {
-                for _ in 0..many {
-                    if self.random.one_in(4) { self.root() } else { self.reply(None) }
-                }
-            }
-            Deed::OneSecond(many) => {
-                for _ in 0..many {
-                    self.reply(Some((now, None)));
-                }
-            }
-            Deed::Import(many) => {
-                let number = self.random.index(self.people.repos.len());
-                let relays = self.relays_of(number);
-                let to = self.some_of(&relays);
-                for _ in 0..many {
-                    let both = vec![self.a_tag("a", number), self.a_tag("A", number)];
-                    let letter = *self.random.pick(&["a", "a", "a", "A", "q"]);
-                    let one = vec![self.a_tag(letter, number)];
-                    let tags = if self.random.one_in(10) { both } else { one };
-                    let ago = self.random.below(2 * 24 * 3600);
-                    let author = self.somebody();
-                    let event = self.writes(author, COMMENT, Timestamp(now.0 - ago), tags);
-                    self.publish(&event, to.clone());
-                }
-            }
-            Deed::Stock(node) => {
-                let limits = self.nodes[node].behaviour.limits;
-                let many = self.nodes[node].behaviour.same_second.min(limits.page_max + 30);
-                for _ in 0..many {
-                    self.reply(Some((now, Some(node))));
-                }
-            }
-        }
+        self.people.repos.push(Repo { id, relays: vec![], former: vec![], announced_at: None });
     }
 
     /// Everywhere, about everything that is served there: to be heard by all who listen.
@@ -163,7 +56,7 @@ impl World {
         }
     }
 
-    fn announce(&mut self, number: usize) {
+    pub(crate) fn announce(&mut self, number: usize) {
         self.changes_relays(number);
         let repo = &self.people.repos[number];
         let (id, relays) = (repo.id.clone(), repo.relays.clone());
@@ -185,31 +78,41 @@ impl World {
         self.publish(&event, to);
     }
 
-    /// At first some relays, later one more or one less.
+    /// At first some relays, later one less or one more, new or known from before.
     fn changes_relays(&mut self, number: usize) {
-        let node = self.random.index(self.nodes.len());
         let server = self.random.index(self.servers());
-        let one_more = match self.random.one_in(10) && !self.people.odd_addresses.is_empty() {
-            true => self.random.pick(&self.people.odd_addresses).clone(),
-            false => self.nodes[node].url.clone(),
-        };
-        let more = self.random.below(4);
-        let relays = &mut self.people.repos[number].relays;
-        if relays.is_empty() {
-            relays.push(self.nodes[server].url.clone());
-            for _ in 0..more {
-                let other = self.random.index(self.nodes.len());
-                relays.push(self.nodes[other].url.clone());
-            }
-        } else if self.random.one_in(3) && relays.len() > 1 {
-            relays.remove(self.random.index(relays.len()));
+        let first = self.people.repos[number].relays.is_empty();
+        let mut more = vec![];
+        if first {
+            more.push(self.nodes[server].url.clone());
+            more.extend((0..self.random.below(4)).map(|_| self.some_address()));
         }
-        relays.push(one_more);
+        if first || self.random.one_in(2) {
+            more.push(self.some_address());
+        }
+        let less = self.random.one_in(2);
+        let repo = &mut self.people.repos[number];
+        if !first && !repo.former.is_empty() && self.random.one_in(2) {
+            more.push(repo.former.remove(self.random.index(repo.former.len())));
+        }
+        if less && repo.relays.len() > 1 {
+            let gone = repo.relays.remove(self.random.index(repo.relays.len()));
+            repo.former.push(gone);
+        }
+        repo.relays.extend(more);
         let mut seen = BTreeSet::new();
-        relays.retain(|relay| seen.insert(relay.clone()));
+        repo.relays.retain(|relay| seen.insert(relay.clone()));
     }
 
-    fn state(&mut self, number: usize) {
+    fn some_address(&mut self) -> RelayUrl {
+        if self.random.one_in(10) {
+            return self.random.pick(&self.people.odd_addresses).clone();
+        }
+        let node = self.random.index(self.nodes.len());
+        self.nodes[node].url.clone()
+    }
+
+    pub(crate) fn state(&mut self, number: usize) {
         let (id, relays) = (self.people.repos[number].id.clone(), self.relays_of(number));
         let tags = vec![tag(&["d", id.identifier.as_str()])];
         let to = self.some_of(&relays);
@@ -218,7 +121,7 @@ impl World {
         self.publish(&event, to);
     }
 
-    fn root(&mut self) {
+    pub(crate) fn root(&mut self) {
         let number = self.random.index(self.people.repos.len());
         let mut tags = vec![self.a_tag("a", number)];
         let mut relays = self.relays_of(number);
@@ -235,8 +138,26 @@ impl World {
         self.publish(&event, to);
     }
 
+    /// Many about one repository, written over days.
+    pub(crate) fn import(&mut self, many: u64) {
+        let now = self.now.timestamp();
+        let number = self.random.index(self.people.repos.len());
+        let relays = self.relays_of(number);
+        let to = self.some_of(&relays);
+        for _ in 0..many {
+            let both = vec![self.a_tag("a", number), self.a_tag("A", number)];
+            let letter = *self.random.pick(&["a", "a", "a", "A", "q"]);
+            let one = vec![self.a_tag(letter, number)];
+            let tags = if self.random.one_in(10) { both } else { one };
+            let ago = self.random.below(2 * 24 * 3600);
+            let author = self.somebody();
+            let event = self.writes(author, COMMENT, Timestamp(now.0 - ago), tags);
+            self.publish(&event, to.clone());
+        }
+    }
+
     /// Of a given second, at a given relay, if any.
-    fn reply(&mut self, given: Option<(Timestamp, Option<usize>)>) {
+    pub(crate) fn reply(&mut self, given: Option<(Timestamp, Option<usize>)>) {
         let fallback = self.random.index(self.people.repos.len());
         let root = match self.people.roots.as_slice() {
             [] => None,

@@ -135,7 +135,10 @@ impl World {
     /// that must be heard at once; `Err` says what is wrong.
     pub fn run(&mut self, seed: u64) -> Result<Outcome, Vec<String>> {
         let quiet = super::START.plus(TROUBLE);
-        self.live_until(quiet);
+        while self.now < quiet && self.complaints.is_empty() {
+            self.live_until(self.now.plus(LOOK_EVERY).min(quiet));
+            self.looks_for_gaps();
+        }
         let mut last = None;
         let complete_after = self.settles(quiet, |world| {
             let missing = world.missing();
@@ -187,6 +190,9 @@ impl World {
 
 /// The batch window twice, and a rotation, for what cannot be heard live.
 const LAST_WORDS: Duration = Duration::from_secs(420);
+
+/// Longer than a relay is left alone that did not answer.
+const LOOK_EVERY: Duration = Duration::from_secs(4_200);
 
 /// The longest wait for a degraded relay, and some time for the rest.
 const CATCH_UP: Duration = Duration::from_secs(3 * 3600);

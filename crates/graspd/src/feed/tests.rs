@@ -38,7 +38,7 @@ impl Bench {
         let service = Service::new(Authority::parse(DOMAIN).unwrap(), vec![], "");
         Feed {
             service: Arc::new(service),
-            readers: Readers::start(&self.store, 1).unwrap(),
+            readers: Readers::start(&self.store, "read", 1).unwrap(),
             clock: Arc::default(),
             wake: Arc::clone(&self.wake),
             relays_max: 3,

@@ -108,6 +108,16 @@ pub(super) struct Candidate<'a> {
     pub(super) from: &'a Provenance,
 }
 
+impl Candidate<'_> {
+    /// What relays bring may fill half of a table; the rest is for those who come themselves.
+    fn share_of(&self, max: u64) -> u64 {
+        match self.from.source {
+            SourceKind::Direct => max,
+            SourceKind::Live | SourceKind::Backfill | SourceKind::Daily => max / 2,
+        }
+    }
+}
+
 pub(super) struct Clerk<'a> {
     pub(super) rules: &'a Rules,
     pub(super) bounds: &'a Bounds,
@@ -261,7 +271,7 @@ impl Clerk<'_> {
     ) -> Result<Vec<Fresh>, Stop> {
         // A newer version of something held is no newcomer: it takes the place of the older.
         if !is_here_in(txn, Space::Held, it)? {
-            self.check_room_to_wait(txn, &it.event.pubkey)?;
+            self.check_room_to_wait(txn, it)?;
         }
         keep_waiting(txn, it.event, it.from, self.begins())?;
         match (subject, &facts.about) {
@@ -295,9 +305,10 @@ impl Clerk<'_> {
         Hold::begin(self.now, self.patience)
     }
 
-    fn check_room_to_wait(&self, txn: &dyn Transaction, author: &PubKey) -> Result<(), Stop> {
-        if txn.events_in(Space::Held)? >= self.bounds.held_events_max
-            || txn.bytes_in(Space::Held)? >= self.bounds.held_bytes_max
+    fn check_room_to_wait(&self, txn: &dyn Transaction, it: &Candidate<'_>) -> Result<(), Stop> {
+        let author = &it.event.pubkey;
+        if txn.events_in(Space::Held)? >= it.share_of(self.bounds.held_events_max)
+            || txn.bytes_in(Space::Held)? >= it.share_of(self.bounds.held_bytes_max)
         {
             return Err(HELD_FULL.into());
         }
@@ -364,8 +375,8 @@ impl Clerk<'_> {
     }
 
     fn set_aside(&self, txn: &mut dyn Transaction, it: &Candidate<'_>) -> Result<Vec<Fresh>, Stop> {
-        let full = txn.events_in(Space::Aside)? >= self.bounds.aside_events_max
-            || txn.bytes_in(Space::Aside)? >= self.bounds.aside_bytes_max;
+        let full = txn.events_in(Space::Aside)? >= it.share_of(self.bounds.aside_events_max)
+            || txn.bytes_in(Space::Aside)? >= it.share_of(self.bounds.aside_bytes_max);
         if full && !txn.contains(Space::Aside, &it.event.id)? {
             return Err(ASIDE_FULL.into());
         }

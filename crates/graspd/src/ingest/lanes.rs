@@ -9,7 +9,7 @@ use grasp_core::maintainers::Standing;
 use grasp_core::policy::{Answer, Reason};
 use grasp_core::{Event, EventId, RepoId, Tag, VerifiedEvent};
 use grasp_relay::IpKey;
-use grasp_store::{EventStore, Provenance, StoreError, Transaction};
+use grasp_store::{EventStore, Provenance, SourceKind, StoreError, Transaction};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -79,6 +79,7 @@ struct Waiting {
 pub struct Ingest {
     lanes: Arc<[mpsc::Sender<Waiting>]>,
     room: Arc<Semaphore>,
+    sync_room: Arc<Semaphore>,
     writer: mpsc::Sender<Work>,
 }
 
@@ -105,6 +106,8 @@ impl std::fmt::Debug for Work {
 
 /// Events between a socket and the disk, all together.
 const ROOM_KIB: u32 = 64 << 10;
+/// The same for events from other relays, so that no client waits for them.
+const SYNC_ROOM_KIB: u32 = 16 << 10;
 const LANE_LEN: usize = 512;
 /// Verified per wake-up; small enough that a lane's snapshot stays fresh.
 const HELPING: usize = 64;
@@ -122,16 +125,23 @@ impl Ingest {
             essential(&format!("verify-{number}"), move || lane.run())?;
             lanes.push(sender);
         }
-        Ok(Self { lanes: lanes.into(), room: Arc::new(Semaphore::new(ROOM_KIB as usize)), writer })
+        Ok(Self {
+            lanes: lanes.into(),
+            room: Arc::new(Semaphore::new(ROOM_KIB as usize)),
+            sync_room: Arc::new(Semaphore::new(SYNC_ROOM_KIB as usize)),
+            writer,
+        })
     }
 
     /// Hands an event in; waits while there is no room. `sender` keeps one sender's events in order.
     pub async fn offer(&self, sender: u64, offer: Offer) {
         let kib = u32::try_from(weight(&offer.event) / 1024 + 1).unwrap_or(u32::MAX);
         // Neither fails while this value lives: the semaphore is never closed, the lanes never end.
-        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(kib.min(ROOM_KIB)).await else {
-            return;
+        let (room, max) = match offer.from.source {
+            SourceKind::Direct => (&self.room, ROOM_KIB),
+            _ => (&self.sync_room, SYNC_ROOM_KIB),
         };
+        let Ok(room) = Arc::clone(room).acquire_many_owned(kib.min(max)).await else { return };
         let lane = usize::try_from(sender).unwrap_or(0) % self.lanes.len();
         if let Some(lane) = self.lanes.get(lane) {
             let _ = lane.send(Waiting { offer, room }).await;

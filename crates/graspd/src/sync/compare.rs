@@ -77,6 +77,11 @@ impl Comparison {
         &self.filter
     }
 
+    /// We have the word, not they.
+    pub(super) fn is_at_work(&self) -> bool {
+        self.side.is_none()
+    }
+
     pub(super) fn resume(&mut self, side: Box<Side>) {
         self.side = Some(side);
     }
@@ -93,7 +98,7 @@ impl Comparison {
             // The link may have ended meanwhile.
             let _ = reply.send(Compared { sub, progress });
         };
-        drop(node.readers.ask(work));
+        drop(node.explorers.ask(work));
     }
 
     /// Works on an answer. A second one before the first is through is not in the protocol.
@@ -104,7 +109,7 @@ impl Comparison {
             let progress = side.answer(store, &filter, &message, now);
             let _ = reply.send(Compared { sub, progress });
         };
-        drop(node.readers.ask(work));
+        drop(node.explorers.ask(work));
     }
 }
 

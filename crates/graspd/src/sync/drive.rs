@@ -7,7 +7,7 @@ use grasp_core::Time;
 use grasp_engine::{Engine, Input, RelayView, Totals};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot};
 
 /// Something a link has to say. Links that were replaced are not listened to.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(super) struct Word {
 /// A look at the engine from outside.
 #[derive(Debug, Clone)]
 pub struct Watch {
+    /// What was last shown, and when: many may look, few are worth the work.
+    pub(super) shown: Arc<Mutex<Option<(Time, String)>>>,
     questions: mpsc::Sender<oneshot::Sender<(Totals, Vec<RelayView>)>>,
 }
 
@@ -47,7 +49,7 @@ pub(super) fn start(engine: Engine, feed: mpsc::Receiver<Input>, ground: Arc<Gro
     let counted_at = Time(0);
     let driver = Driver { engine, feed, words, asked, hands, ground, counted_at };
     tasks.spawn(driver.run());
-    Watch { questions }
+    Watch { shown: Arc::default(), questions }
 }
 
 struct Driver {

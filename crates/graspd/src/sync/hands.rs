@@ -7,7 +7,7 @@ use super::link::{self, Order};
 use super::{memory, news};
 use crate::metrics::Status;
 use grasp_core::{RelayUrl, Time};
-use grasp_engine::{Action, Engine, Health, Input, Refusal};
+use grasp_engine::{Action, Engine, Input, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +66,10 @@ impl Hands {
                 self.sessions.insert(relay.clone(), (now, None));
             }
             Input::Lost { relay, .. } => {
-                metrics.attempt(relay, false);
+                // The end of a link that was is no failed attempt.
+                if !matches!(self.sessions.get(relay), Some((_, None))) {
+                    metrics.attempt(relay, false);
+                }
                 metrics.connected(relay, false);
                 if let Some((_, end)) = self.sessions.get_mut(relay) {
                     end.get_or_insert(now);
@@ -149,11 +152,7 @@ impl Hands {
 
     fn show(&self, relay: &RelayUrl, engine: &Engine, now: Time) {
         let Some(view) = engine.relay_view(relay, now) else { return };
-        let status = match view.health {
-            Health::Healthy => Status::Healthy,
-            Health::Degraded { .. } | Health::Banned { .. } => Status::Degraded,
-            Health::Dead { .. } => Status::Dead,
-        };
+        let status = Status::from(&view.health);
         self.ground.node.metrics.sync.status(relay, status, view.health.failures());
     }
 
@@ -194,6 +193,8 @@ fn relay_of(input: &Input) -> Option<&RelayUrl> {
         | Input::Ended { relay, .. }
         | Input::Notice { relay, .. }
         | Input::Authenticated { relay, .. } => Some(relay),
-        Input::Announced { .. } | Input::Withdrawn(_) | Input::Root { .. } | Input::Replayed => None,
+        Input::Announced { .. } | Input::Withdrawn(_) | Input::Root { .. } | Input::Replayed => {
+            None
+        }
     }
 }

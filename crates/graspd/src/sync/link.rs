@@ -11,7 +11,7 @@ use super::wire::Outgoing;
 use crate::outbound::{DialError, Dialled, Stream};
 use futures_util::StreamExt;
 use futures_util::stream::SplitStream;
-use grasp_core::policy::{Origin, precheck};
+use grasp_core::policy::{Lasting, Origin, precheck};
 use grasp_core::{Event, EventId, Filter, RelayUrl, RepoId, Time, Timestamp};
 use grasp_engine::{End, Errand, Hint, Input, Intake, Loss, Peer, Purpose, Reception, Report, Sub};
 use grasp_relay::client::{self, RelayMessage};
@@ -54,6 +54,11 @@ const GONE_AFTER: Duration = Duration::from_secs(75);
 const CHALLENGE_WAIT: Duration = Duration::from_secs(10);
 /// Messages that are none; other software has other ideas, so some are forgiven.
 const UNREADABLE_MAX: u32 = 100;
+/// Frames that belong to nothing we asked: what is still on its way after a CLOSE, and no more.
+const USELESS_BYTES_MAX: usize = 64 << 20;
+const USELESS_FORGIVEN_AFTER: Duration = Duration::from_secs(3_600);
+/// A NOTICE concerns the driver, whom all links share.
+const NOTICE_COSTS: usize = 64 << 10;
 /// An event younger than this may just be coming by both ways at once; one that was made this
 /// shortly before a link broke may have been on its way.
 const GAP_AGE_SECS: u64 = 60;
@@ -109,6 +114,8 @@ async fn talk(
         heard_at: now,
         pinged: false,
         unreadable: 0,
+        useless_bytes: 0,
+        useless_since: now,
         lacked: BTreeMap::new(),
     };
     loop {
@@ -127,11 +134,11 @@ async fn talk(
                 link.outgoing.flush();
                 Ok(())
             }
+            () = tokio::time::sleep(pause) => link.tick().await,
             frame = next_frame(&mut stream), if link.may_read() => match frame {
                 Ok(frame) => link.hear(frame).await,
                 Err(why) => Err(Loss::Failed(why.to_owned())),
             },
-            () = tokio::time::sleep(pause) => link.tick().await,
         };
         if let Err(why) = step {
             return why;
@@ -165,8 +172,9 @@ struct Auth {
     challenge: Option<String>,
     /// We were told to answer, by then; there was no challenge yet.
     wanted_by: Option<Time>,
-    /// Our answer, until it is judged.
+    /// Our answer, until it is judged, which must be by then.
     sent: Option<EventId>,
+    answered_by: Option<Time>,
 }
 
 struct Link<'a> {
@@ -185,6 +193,8 @@ struct Link<'a> {
     heard_at: Time,
     pinged: bool,
     unreadable: u32,
+    useless_bytes: usize,
+    useless_since: Time,
     /// What we lacked and fetched by name, by repository, since it was last written down.
     lacked: BTreeMap<RepoId, u64>,
 }
@@ -202,17 +212,32 @@ impl Link<'_> {
             true => self.heard_at.plus(GONE_AFTER),
         };
         let silence = self.reception.next_deadline();
-        silence.into_iter().chain(self.auth.wanted_by).fold(alive, Time::min)
+        let auth = self.auth.wanted_by.into_iter().chain(self.auth.answered_by);
+        silence.into_iter().chain(auth).fold(alive, Time::min)
     }
 
     async fn tick(&mut self) -> Step {
         let now = self.line.now();
+        // What waits for us is not the relay's silence.
+        if !self.may_read() {
+            self.reception.all_progress(now);
+        }
+        for (sub, comparison) in &self.comparisons {
+            if comparison.is_at_work() {
+                self.reception.progresses(*sub, now);
+            }
+        }
         for (sub, report) in self.reception.silent(now) {
             self.close(sub)?;
             self.report(sub, report).await;
         }
         if self.auth.wanted_by.is_some_and(|by| by <= now) {
             self.auth.wanted_by = None;
+            self.authenticated(false).await;
+        }
+        if self.auth.answered_by.is_some_and(|by| by <= now) {
+            self.auth.answered_by = None;
+            self.auth.sent = None;
             self.authenticated(false).await;
         }
         // A link that does not read for lack of room is not silent.
@@ -293,6 +318,7 @@ impl Link<'_> {
         let now = self.line.now().timestamp();
         let event = self.line.ground.key.answers(self.line.relay.as_str(), challenge, now);
         self.auth.sent = Some(event.id);
+        self.auth.answered_by = Some(self.line.now().plus(CHALLENGE_WAIT));
         self.say(client::auth(&event))
     }
 
@@ -310,10 +336,16 @@ impl Link<'_> {
         match RelayMessage::parse(&text) {
             Ok(RelayMessage::Event { sub, event }) => {
                 let Some(sub) = number(sub.as_str()) else { return self.stray() };
+                if self.comparisons.contains_key(&sub) {
+                    return self.stray();
+                }
                 self.event(sub, event, text.len()).await
             }
             Ok(RelayMessage::Eose { sub, hint }) => {
-                let Some(sub) = number(sub.as_str()) else { return Ok(()) };
+                let known = number(sub.as_str());
+                let Some(sub) = known.filter(|sub| !self.comparisons.contains_key(sub)) else {
+                    return self.useless(text.len());
+                };
                 self.eose(sub, hint).await
             }
             Ok(RelayMessage::Closed { sub, text }) => {
@@ -322,6 +354,7 @@ impl Link<'_> {
                 Ok(())
             }
             Ok(RelayMessage::Notice(text)) => {
+                self.useless(NOTICE_COSTS)?;
                 let relay = self.line.relay.clone();
                 self.line.say(Input::Notice { relay, text }).await;
                 Ok(())
@@ -329,6 +362,7 @@ impl Link<'_> {
             Ok(RelayMessage::Ok { id, ok, .. }) => {
                 if self.auth.sent == Some(id) {
                     self.auth.sent = None;
+                    self.auth.answered_by = None;
                     self.authenticated(ok).await;
                 }
                 Ok(())
@@ -349,12 +383,27 @@ impl Link<'_> {
                 Ok(())
             }
             Ok(RelayMessage::NegErr { sub, text }) => {
-                let Some(sub) = number(sub.as_str()) else { return Ok(()) };
+                let known = number(sub.as_str());
+                let Some(sub) = known.filter(|sub| self.comparisons.contains_key(sub)) else {
+                    return self.useless(text.len());
+                };
                 self.end(sub, refused_comparison(text)).await;
                 Ok(())
             }
-            Ok(RelayMessage::Other) => Ok(()),
+            Ok(RelayMessage::Other) => self.useless(text.len()),
             Err(_) => self.stray(),
+        }
+    }
+
+    /// What nobody asked for costs the relay of its budget, which is given anew every hour.
+    fn useless(&mut self, bytes: usize) -> Step {
+        if self.heard_at >= self.useless_since.plus(USELESS_FORGIVEN_AFTER) {
+            (self.useless_since, self.useless_bytes) = (self.heard_at, 0);
+        }
+        self.useless_bytes += bytes;
+        match self.useless_bytes > USELESS_BYTES_MAX {
+            true => Err(Loss::Misbehaved("it does not stop sending what nobody asked for".into())),
+            false => Ok(()),
         }
     }
 
@@ -371,8 +420,13 @@ impl Link<'_> {
         match self.reception.event(sub, &event, bytes, now) {
             Intake::Take { past } => {
                 let limits = &node.limits.relay;
-                let fits = bytes <= limits.event_bytes_max + 256 && event.tags.len() <= limits.tags_max;
-                let welcome = precheck(&event, &node.rules, now.timestamp(), Origin::Sync).is_ok();
+                let fits =
+                    bytes <= limits.event_bytes_max + 256 && event.tags.len() <= limits.tags_max;
+                // What can never be welcome is remembered, so it goes through the door once.
+                let welcome = match precheck(&event, &node.rules, now.timestamp(), Origin::Sync) {
+                    Ok(()) => true,
+                    Err(reason) => reason.lasting() == Lasting::Forever,
+                };
                 if !fits || !welcome {
                     return self.settled(sub, past, now).await;
                 }
@@ -380,12 +434,13 @@ impl Link<'_> {
                 self.on_their_way += 1;
                 self.bytes_on_their_way += bytes;
                 let by_name = self.reception.asks_by_name(sub);
-                let way = Way { sub, source, bytes, past, by_name };
+                let errand = self.errands.get(&sub).copied();
+                let way = Way { sub, source, bytes, past, by_name, errand };
                 let offer = offer(event, &self.line.relay, way, &self.verdicts, now);
                 node.ingest.offer(self.line.generation, offer).await;
                 Ok(())
             }
-            Intake::Stray => Ok(()),
+            Intake::Stray => self.useless(bytes),
             Intake::Flood => {
                 let report = self.reception.floods(sub);
                 self.close(sub)?;
@@ -419,6 +474,13 @@ impl Link<'_> {
             self.report(sub, report).await;
         }
         Ok(())
+    }
+
+    /// We could not take what it brought.
+    async fn end_own(&mut self, sub: Sub) {
+        self.reception.closes(sub);
+        let end = End::Closed("error: our own store could not take an event".into());
+        self.report(sub, Report::Ended(end)).await;
     }
 
     async fn end(&mut self, sub: Sub, end: End) {
@@ -457,6 +519,13 @@ impl Link<'_> {
             }
             Fate::Forged if self.reception.forged(verdict.sub, &verdict.id) => {
                 return Err(Loss::Misbehaved("it sends forged events".into()));
+            }
+            // Asked for again later; what was heard live comes again with the next link.
+            Fate::Failed if verdict.errand.is_none() => return Err(Loss::Crowded),
+            Fate::Failed => {
+                self.close(verdict.sub)?;
+                self.end_own(verdict.sub).await;
+                return Ok(());
             }
             Fate::Known | Fate::Refused | Fate::Forged => {}
         }
@@ -498,14 +567,15 @@ impl Link<'_> {
             verdict.created_at > since && verdict.created_at < until
         };
         let less = |time: Time, secs: u64| Timestamp(time.timestamp().0.saturating_sub(secs));
-        match self.errands.get(&verdict.sub) {
+        match verdict.errand {
             Some(errand) => errand
                 .live_since
                 .is_some_and(|since| heard(since, less(self.heard_at, GAP_AGE_SECS))),
             // Only what was confirmed is heard from a moment in the past on.
-            None => self.line.before.is_some_and(|(from, to)| {
-                heard(from.timestamp(), less(to, GAP_BEFORE_LOSS_SECS))
-            }),
+            None => self
+                .line
+                .before
+                .is_some_and(|(from, to)| heard(from.timestamp(), less(to, GAP_BEFORE_LOSS_SECS))),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What is known of other relays, on the disk: one note each, written by the one writer.
 
 use crate::ingest::Ingest;
+use crate::peers;
 use crate::readers::Readers;
 use anyhow::Context;
 use grasp_core::RelayUrl;
@@ -16,6 +17,8 @@ struct Row {
     record: Record,
 }
 
+/// Of one relay at a time; the oldest go by themselves.
+const FORGOTTEN_ROWS_MAX: usize = 1_000;
 /// More rows than relays can be followed are of no use.
 const ROWS_MAX: usize = 100_000;
 
@@ -37,7 +40,7 @@ pub(super) async fn write(
         Some((key(relay), serde_json::to_vec(&row).ok()?))
     });
     let kept: Vec<(Vec<u8>, Vec<u8>)> = kept.collect();
-    let gone: Vec<Vec<u8>> = forgotten.iter().map(key).collect();
+    let gone: Vec<RelayUrl> = forgotten.iter().cloned().collect();
     if kept.is_empty() && gone.is_empty() {
         return;
     }
@@ -45,8 +48,9 @@ pub(super) async fn write(
         for (key, value) in &kept {
             txn.put_note(Shelf::Relays, key, value)?;
         }
-        for key in &gone {
-            txn.remove_note(Shelf::Relays, key)?;
+        for relay in &gone {
+            txn.remove_note(Shelf::Relays, &key(relay))?;
+            peers::forget_relay(txn, relay, FORGOTTEN_ROWS_MAX)?;
         }
         Ok(())
     });

@@ -65,14 +65,14 @@ pub async fn start(config: &Config, node: &Arc<Node>, key: RelayKey) -> anyhow::
     if let Some(relay) = &sync.bootstrap {
         engine = engine.with_bootstrap(relay, now);
     }
-    for (relay, record) in memory::recall(&node.readers).await? {
+    for (relay, record) in memory::recall(&node.explorers).await? {
         engine.handle(Input::Recalled { relay, record: Box::new(record) }, now);
     }
     let (sender, feed) = mpsc::channel(FEED_LEN);
     node.tasks.spawn(feed::run(
         Feed {
             service: Arc::clone(&node.service),
-            readers: node.readers.clone(),
+            readers: node.explorers.clone(),
             clock: Arc::clone(&node.clock),
             wake: Arc::clone(&node.wake),
             relays_max: sync.engine.relays_per_announcement_max,

@@ -4,7 +4,7 @@ use crate::ingest::{Asker, Offer};
 use grasp_core::event::Forged;
 use grasp_core::policy::Answer;
 use grasp_core::{Coordinate, Event, EventId, Kind, RelayUrl, RepoId, Time, Timestamp};
-use grasp_engine::Sub;
+use grasp_engine::{Errand, Sub};
 use grasp_store::{Provenance, SourceKind};
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -16,6 +16,8 @@ pub(super) enum Fate {
     New,
     Known,
     Refused,
+    /// Our own store could not take it.
+    Failed,
     Forged,
 }
 
@@ -28,6 +30,7 @@ pub(super) struct Verdict {
     pub(super) past: bool,
     pub(super) kind: Kind,
     pub(super) created_at: Timestamp,
+    pub(super) errand: Option<Errand>,
     /// What it occupied on its way.
     pub(super) bytes: usize,
     /// The repository it is about, if a comparison had shown that we lacked it.
@@ -44,6 +47,8 @@ pub(super) struct Way {
     pub(super) past: bool,
     /// It was asked for by its id.
     pub(super) by_name: bool,
+    /// Why it was asked for; nothing for what is heard live.
+    pub(super) errand: Option<Errand>,
 }
 
 /// Waits for the answer, and passes it on to the link.
@@ -73,7 +78,7 @@ pub(super) fn offer(
 
 impl Waiting {
     fn send(&self, id: &EventId, fate: Fate) {
-        let Way { sub, source, bytes, past, .. } = self.way;
+        let Way { sub, source, bytes, past, errand, .. } = self.way;
         let (id, kind, created_at, repo) = (*id, self.kind, self.created_at, self.repo.clone());
         // A link that ended does not want to know any more.
         let _ = self.verdicts.send(Verdict {
@@ -82,6 +87,7 @@ impl Waiting {
             sub,
             source,
             past,
+            errand,
             kind,
             created_at,
             bytes,
@@ -95,6 +101,7 @@ impl Asker for Waiting {
         let fate = match answer.ok {
             true if answer.text.starts_with("duplicate:") => Fate::Known,
             true => Fate::New,
+            false if answer.text.starts_with("error:") => Fate::Failed,
             false => Fate::Refused,
         };
         self.send(id, fate);

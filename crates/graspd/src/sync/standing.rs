@@ -94,9 +94,9 @@ pub(super) async fn attribute(
 ) {
     let relay = relay.clone();
     let add = move |txn: &mut dyn Transaction| -> std::result::Result<(), StoreError> {
-        lacked.iter().try_for_each(|(repo, events)| {
-            peers::attribute(txn, &relay, repo, *events, now)
-        })
+        lacked
+            .iter()
+            .try_for_each(|(repo, events)| peers::attribute(txn, &relay, repo, *events, now))
     };
     ingest.jot(Box::new(add)).await;
 }

@@ -9,6 +9,7 @@ use grasp_core::{RelayUrl, Time};
 use grasp_engine::{RelayView, Totals};
 use grasp_store::EventStore;
 use serde::Serialize;
+use std::time::Duration;
 
 #[derive(Serialize)]
 struct Status {
@@ -38,18 +39,29 @@ struct Compared {
     at: Time,
 }
 
+const SHOWN_FOR: Duration = Duration::from_secs(1);
+const ROWS_SHOWN_MAX: usize = 20_000;
 const RELAYS_SHOWN_MAX: usize = 1_000;
 const REPOSITORIES_SHOWN_MAX: usize = 200;
 
 /// `None` while the server does not sync, or stops.
 pub async fn relays(node: &Node) -> Option<String> {
     let watch: &Watch = node.sync.get()?;
+    // Held while it is made, so that it is made once.
+    let mut shown = watch.shown.lock().await;
+    let now = node.clock.now();
+    if let Some((at, json)) = &*shown
+        && now.since(*at) < SHOWN_FOR
+    {
+        return Some(json.clone());
+    }
     let (totals, mut views) = watch.relays().await?;
     views.truncate(RELAYS_SHOWN_MAX);
-    let (now, age_max) = (node.clock.now(), node.verdict_age_max);
-    let asked = node.readers.ask(move |store| {
+    let age_max = node.verdict_age_max;
+    let rows = (ROWS_SHOWN_MAX / views.len().max(1)).clamp(1, REPOSITORIES_SHOWN_MAX);
+    let asked = node.explorers.ask(move |store| {
         let describe = |view: RelayView| Relay {
-            repositories_compared: compared(store, &view.relay, now, age_max),
+            repositories_compared: compared(store, &view.relay, rows, now, age_max),
             uptime_percent: peers::uptime_percent(&view.account),
             explain: view.to_string(),
             view,
@@ -57,16 +69,19 @@ pub async fn relays(node: &Node) -> Option<String> {
         let relays = views.into_iter().map(describe).collect();
         serde_json::to_string(&Status { now, totals, relays }).ok()
     });
-    asked.await.ok().flatten()
+    let json = asked.await.ok().flatten()?;
+    *shown = Some((now, json.clone()));
+    Some(json)
 }
 
 fn compared(
     store: &dyn EventStore,
     relay: &RelayUrl,
+    rows_max: usize,
     now: Time,
-    age_max: std::time::Duration,
+    age_max: Duration,
 ) -> Vec<Compared> {
-    let rows = store.read().and_then(|it| peers::of_relay(&*it, relay, REPOSITORIES_SHOWN_MAX));
+    let rows = store.read().and_then(|it| peers::of_relay(&*it, relay, rows_max));
     let describe = |row: peers::Row| {
         let counts = row.standing.counts.unwrap_or_default();
         Compared {

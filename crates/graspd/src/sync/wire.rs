@@ -71,16 +71,17 @@ impl Outgoing {
 
 async fn write(mut sink: Sink, mut frames: mpsc::Receiver<Message>, broken: CancellationToken) {
     let _gone = broken.clone().drop_guard();
-    while let Some(frame) = frames.recv().await {
-        let written = tokio::time::timeout(WRITE_TIMEOUT, async {
-            sink.feed(frame).await?;
-            // One flush for as many frames as are there.
-            while let Ok(frame) = frames.try_recv() {
-                sink.feed(frame).await?;
+    let mut waiting = Vec::new();
+    while frames.recv_many(&mut waiting, FRAMES_LEN).await > 0 {
+        for frame in waiting.drain(..) {
+            let fed = tokio::time::timeout(WRITE_TIMEOUT, sink.feed(frame));
+            if !matches!(fed.await, Ok(Ok(()))) {
+                return;
             }
-            sink.flush().await
-        });
-        if !matches!(written.await, Ok(Ok(()))) {
+        }
+        // One flush for as many frames as were there.
+        let flushed = tokio::time::timeout(WRITE_TIMEOUT, sink.flush());
+        if !matches!(flushed.await, Ok(Ok(()))) {
             return;
         }
     }
