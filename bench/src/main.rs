@@ -1,12 +1,13 @@
-//! A load generator and its report: `cargo run --release -p bench -- relay`, `git` or `sync`. It starts the
-//! real server as a process of its own and measures each figure beside what the same machine could
-//! do at best in the same run, so that a report means something on any machine.
+//! A load generator and its report: `cargo run --release -p bench -- relay`, `git` or `sync`.
+//! It starts the real server as a process of its own and measures each figure beside what the same
+//! machine could do at best in the same run, so that a report means something on any machine.
 
 mod cli;
 mod events;
 mod filling;
 mod floors;
 mod git;
+mod heap;
 mod plan;
 mod process;
 mod relay;
@@ -21,6 +22,9 @@ mod work;
 use cli::{Command, Settings};
 use report::Report;
 use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: heap::Counted = heap::Counted;
 
 fn main() -> ExitCode {
     let command = match cli::parse(std::env::args().skip(1)) {

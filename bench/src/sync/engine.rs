@@ -5,6 +5,7 @@ use super::Run;
 use super::crowd::{Crowd, Town};
 use super::floor;
 use super::talk::Talk;
+use crate::heap::held_mb;
 use crate::process::{anonymous_mb, own_time};
 use crate::report::Row;
 use crate::stats::{Latencies, millis, number};
@@ -118,6 +119,10 @@ pub(super) async fn measure(run: &mut Run) -> Result<()> {
         .beside("maps of the same", figure(&floor, "state_mb")?)
         .below(10.0),
     );
+    run.report.note(format!(
+        "the process that kept this state had {:.1} MB of its own",
+        figure(&seed, "process_mb")?
+    ));
     Ok(())
 }
 
@@ -128,13 +133,13 @@ fn figure(of: &Value, name: &str) -> Result<f64> {
 fn figures(crowd: Crowd) -> Result<Value> {
     let town = Town::of(crowd)?;
     let pid = std::process::id();
-    let before = anonymous_mb(pid)?;
+    let before = held_mb();
     let started = own_time();
     let mut talk = Talk::new(crowd.links);
     let mut serial = told(&mut talk, &town)?;
     settle(&mut talk, crowd.links)?;
     let (setup, setup_inputs) = (own_time() - started, talk.inputs);
-    let process = anonymous_mb(pid)?;
+    let (process, state) = (anonymous_mb(pid)?, held_mb() - before);
 
     let mut roots = crowd.roots;
     let mut plans = |talk: &mut Talk, repository: &dyn Fn(usize) -> usize| {
@@ -150,7 +155,7 @@ fn figures(crowd: Crowd) -> Result<Value> {
     let (inputs, worked, busiest) = sustained(&mut talk, &town, roots, serial)?;
     Ok(json!({
         "process_mb": process,
-        "state_mb": process - before,
+        "state_mb": state,
         "setup_s": setup.as_secs_f64(),
         "setup_inputs": setup_inputs,
         "plan_p50_us": anywhere.p50_ms() * 1e3,

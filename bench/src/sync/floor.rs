@@ -1,7 +1,8 @@
 //! The same repositories, relays and roots in ordered maps, and nothing decided about any of them.
 
 use super::crowd::{Crowd, Town};
-use crate::process::{anonymous_mb, own_time};
+use crate::heap::held_mb;
+use crate::process::own_time;
 use crate::stats::{millis, number, rate};
 use anyhow::Result;
 use grasp_core::{EventId, RelayUrl, RepoId};
@@ -18,7 +19,7 @@ struct Maps {
 
 pub(super) fn figures(crowd: Crowd) -> Result<Value> {
     let town = Town::of(crowd)?;
-    let before = anonymous_mb(std::process::id())?;
+    let before = held_mb();
     let mut maps = Maps::default();
     for number in 0..crowd.repositories {
         maps.repositories.insert(town.repo(number)?, town.relays_of(number, 0));
@@ -30,7 +31,7 @@ pub(super) fn figures(crowd: Crowd) -> Result<Value> {
             maps.relays.entry(relay).or_default().push(u32::try_from(root)?);
         }
     }
-    let state = anonymous_mb(std::process::id())? - before;
+    let state = held_mb() - before;
     let (inserts, fresh) = (10_000, crowd.roots);
     let ids: Vec<EventId> = (0..inserts).map(|n| Town::root_id(fresh + n)).collect();
     let started = own_time();

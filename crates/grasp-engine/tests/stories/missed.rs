@@ -24,6 +24,8 @@ struct Relay {
     delivered: BTreeSet<EventId>,
     /// Repositories that are not here at the moment: what comes about them is refused.
     gone: BTreeSet<u64>,
+    /// What it was sent and has not looked at yet.
+    waiting: BTreeMap<Sub, Sent>,
     /// Live subscriptions it has taken.
     live: BTreeMap<Sub, Vec<Filter>>,
     page_max: usize,
@@ -31,6 +33,12 @@ struct Relay {
     subscriptions: u32,
     compares: bool,
     behaves: bool,
+}
+
+enum Sent {
+    Listen(Vec<Filter>),
+    Ask(Vec<Filter>),
+    Compare(Filter),
 }
 
 impl Relay {
@@ -51,6 +59,7 @@ impl Relay {
             stored: Vec::new(),
             delivered: BTreeSet::new(),
             gone: BTreeSet::new(),
+            waiting: BTreeMap::new(),
             live: BTreeMap::new(),
             page_max: *random.pick(&[60, 100, 500]),
             filters_max: *random.pick(&[1, 2, 4, 10, 10, 10]),
@@ -135,55 +144,66 @@ impl Relay {
         page
     }
 
+    /// Takes what it was sent in the order in which it was sent, sometimes not all of it at once.
     fn step(&mut self) {
         if self.net.is_dialled("one") && self.is_good() {
+            self.hears();
+            self.waiting.clear();
             let subscriptions_max = Some(self.subscriptions);
             self.net.connect_with("one", Peer { subscriptions_max, ..Peer::default() });
         }
+        self.hears();
         if !self.net.is_connected("one") {
             self.live.clear();
-            return;
+            self.waiting.clear();
         }
-        let listens = self.net.listens("one");
-        self.live.retain(|sub, _| listens.iter().any(|(open, _)| open == sub));
-        for (sub, filters) in listens {
-            if self.live.contains_key(&sub) || self.random.one_in(3) {
-                continue;
+        while let Some((sub, sent)) = self.waiting.pop_first() {
+            if self.random.one_in(4) {
+                self.waiting.insert(sub, sent);
+                return;
             }
-            if filters.len() > self.filters_max {
+            self.answers(sub, &sent);
+            self.hears();
+        }
+    }
+
+    fn hears(&mut self) {
+        for (sub, filters) in self.net.listens("one") {
+            if !self.live.contains_key(&sub) {
+                self.waiting.insert(sub, Sent::Listen(filters.to_vec()));
+            }
+        }
+        let requests = self.net.requests("one");
+        self.waiting.extend(requests.iter().map(|it| (it.sub, Sent::Ask(it.filters.to_vec()))));
+        let reconciles = self.net.reconciles("one");
+        self.waiting.extend(reconciles.into_iter().map(|it| (it.sub, Sent::Compare(it.filter))));
+        for closed in self.net.closes("one") {
+            self.waiting.remove(&closed);
+            self.live.remove(&closed);
+        }
+    }
+
+    fn answers(&mut self, sub: Sub, sent: &Sent) {
+        match sent {
+            Sent::Listen(filters) | Sent::Ask(filters) if filters.len() > self.filters_max => {
                 self.net.closed("one", sub, "max filter count exceeded");
-                continue;
             }
-            match self.is_good() {
-                true => {
-                    let page = self.page(&filters);
-                    self.live.insert(sub, filters.to_vec());
-                    self.net.listening("one", sub, page);
-                }
-                false => self.refuses(sub),
+            Sent::Listen(_) | Sent::Ask(_) if !self.is_good() => self.refuses(sub),
+            Sent::Listen(filters) => {
+                let page = self.page(filters);
+                self.live.insert(sub, filters.clone());
+                self.net.listening("one", sub, page);
             }
-        }
-        for asked in self.net.requests("one") {
-            if asked.filters.len() > self.filters_max {
-                self.net.closed("one", asked.sub, "max filter count exceeded");
-                continue;
+            Sent::Ask(filters) => {
+                let page = self.page(filters);
+                self.net.completes("one", sub, page);
             }
-            match self.is_good() {
-                true => {
-                    let page = self.page(&asked.filters);
-                    self.net.completes("one", asked.sub, page);
-                }
-                false => self.refuses(asked.sub),
+            Sent::Compare(_) if !self.compares => self.net.ends("one", sub, End::NoNegentropy),
+            Sent::Compare(filter) => {
+                let theirs = self.stored.iter().filter(|it| filter.matches(it)).map(|it| it.id);
+                let need = theirs.filter(|id| !self.delivered.contains(id)).collect();
+                self.net.reconciled("one", sub, need);
             }
-        }
-        for asked in self.net.reconciles("one") {
-            let theirs = self.stored.iter().filter(|it| asked.filter.matches(it)).map(|it| it.id);
-            let need = theirs.filter(|id| !self.delivered.contains(id)).collect();
-            let end = match self.compares {
-                true => End::Reconciled { need },
-                false => End::NoNegentropy,
-            };
-            self.net.ends("one", asked.sub, end);
         }
     }
 
@@ -206,10 +226,12 @@ impl Relay {
         match self.random.below(250) {
             0 => {
                 self.live.clear();
+                self.waiting.clear();
                 self.net.fails("one");
             }
             1 => {
                 self.live.clear();
+                self.waiting.clear();
                 let pause = Duration::from_secs(self.random.below(20 * 60));
                 self.net.restart_after(pause);
             }

@@ -62,7 +62,7 @@ mod tests {
         let places = Places::new(2);
         let (plain, mapped) = ("8.8.8.8".parse().unwrap(), "::ffff:8.8.8.8".parse().unwrap());
         let first = places.take(plain);
-        let second = places.clone().take(mapped);
+        let second = places.take(mapped);
         assert!(first.is_some() && second.is_some());
         assert!(places.take(plain).is_none() && places.take(mapped).is_none());
         assert!(places.take("8.8.4.4".parse().unwrap()).is_some(), "another address");
