@@ -24,7 +24,7 @@ pub(crate) enum EnginePart {
 }
 
 /// New roots planned one by one.
-const PLANS: usize = 200;
+const PLANS: usize = 500;
 /// Seconds of load, and what the world says in each besides its answers.
 const SECONDS: u64 = 10;
 const TOLD_PER_SECOND: usize = 5_000;

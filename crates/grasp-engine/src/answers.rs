@@ -10,7 +10,7 @@ use crate::vocabulary::{Action, End, News, Sub};
 impl Relay {
     /// A question is over.
     pub(crate) fn question_ended(&mut self, work: Work, end: End, around: &mut Around<'_>) {
-        let compares = matches!(work.question, Question::Compare(_));
+        let compares = matches!(work.question, Question::Compare(..));
         match end {
             End::Complete(page) => self.handle_page(work, &page, around),
             End::Reconciled { need } => self.handle_difference(&work, need, around),
@@ -42,7 +42,7 @@ impl Relay {
     }
 
     fn question_refused(&mut self, work: Work, text: &str, around: &mut Around<'_>) {
-        let compares = matches!(work.question, Question::Compare(_));
+        let compares = matches!(work.question, Question::Compare(..));
         match Refusal::of(text) {
             // A relay that does not know the message may well say so in these words.
             Refusal::FilterCount | Refusal::InvalidFilter | Refusal::Unknown if compares => {
@@ -124,7 +124,7 @@ impl Relay {
     fn takes_fewer_filters(&mut self, work: &Work, around: &Around<'_>) -> bool {
         let sent = match &work.question {
             Question::Pages(asks) => asks.len(),
-            Question::Compare(_) | Question::Ids(_) | Question::Owed(_) => 1,
+            Question::Compare(..) | Question::Ids(_) | Question::Owed(_) => 1,
         };
         self.fewer_filters(sent, around)
     }
@@ -154,7 +154,7 @@ impl Relay {
     fn shelve_long(&mut self, work: &Work) -> bool {
         let groups: Vec<u32> = match &work.question {
             Question::Pages(asks) => asks.iter().map(|ask| ask.part.group).collect(),
-            Question::Compare(part) => vec![part.group],
+            Question::Compare(part, _) => vec![part.group],
             Question::Ids(_) | Question::Owed(_) => Vec::new(),
         };
         let long: Vec<u32> = groups.into_iter().filter(|group| self.is_long(*group)).collect();
@@ -169,7 +169,7 @@ impl Relay {
     /// It allows fewer subscriptions than it said, or than we assumed.
     fn shrink(&mut self, work: Work, around: &mut Around<'_>) {
         // How many comparisons it makes at once says nothing about subscriptions.
-        if matches!(work.question, Question::Compare(_))
+        if matches!(work.question, Question::Compare(..))
             && let Some(session) = self.session_mut()
             && session.comparing() > 0
         {
@@ -259,7 +259,7 @@ impl Relay {
     /// A NOTICE said that NIP-77 is not spoken: whatever is being compared is read instead.
     pub(crate) fn comparisons_denied(&mut self, around: &mut Around<'_>) {
         let Some(session) = self.session() else { return };
-        let compares = |work: &Work| matches!(work.question, Question::Compare(_));
+        let compares = |work: &Work| matches!(work.question, Question::Compare(..));
         let open: Vec<Sub> = session
             .asked
             .iter()

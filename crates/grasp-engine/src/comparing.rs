@@ -100,8 +100,8 @@ impl Relay {
             let of_batch = waiting.iter().filter(|work| work.batch == batch);
             let mut asks = Vec::new();
             for work in of_batch {
-                if let Question::Compare(part) = work.question {
-                    asks.push(Ask::of(part));
+                if let Question::Compare(part, since) = work.question {
+                    asks.push(Ask { since, ..Ask::of(part) });
                 }
             }
             let before = asks.len();

@@ -51,7 +51,8 @@ pub(crate) struct Work {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Question {
-    Compare(Part),
+    /// From a moment on, or everything.
+    Compare(Part, Option<Timestamp>),
     Pages(Vec<Ask>),
     Ids(Vec<EventId>),
     /// Ids that did not come before, with the number of attempts.
@@ -81,7 +82,9 @@ impl Ask {
     /// itself.
     pub(crate) fn unmixed(self, came: &Tally, page: &Page, limit: Option<u32>) -> Self {
         let least = limit.map_or(LIMIT_MIN, |limit| LIMIT_MIN.min(limit / 10 * 9));
-        let cut = came.received >= least || page.hint == Some(Hint::More);
+        // The hint is about all filters of a request together.
+        let few = limit.is_some_and(|limit| limit >= LIMIT_MIN && came.received < limit / 10 * 9);
+        let cut = came.received >= least || (page.hint == Some(Hint::More) && !few);
         match page.mixed && !self.alone && cut {
             true => Self { paging: Paging::default(), alone: true, ..self },
             false => self,
@@ -270,7 +273,9 @@ impl Relay {
             reread: false,
         };
         let questions: Vec<Question> = match method {
-            Method::Negentropy => parts.into_iter().map(Question::Compare).collect(),
+            Method::Negentropy => {
+                parts.into_iter().map(|part| Question::Compare(part, None)).collect()
+            }
             Method::Pages => self.packed(parts.into_iter().map(Ask::of).collect(), around),
         };
         self.add_batch(batch, questions);
@@ -299,7 +304,14 @@ impl Relay {
                 group.behind.asked(haste == Haste::Now, around.now);
             }
         }
-        let questions = self.packed(asks, around);
+        // What has to start again by itself is mostly known: ids are enough to find the rest.
+        let compares = haste == Haste::Now
+            && around.settings.negentropy
+            && session_compares(self.session(), around.now);
+        let (alone, asks): (Vec<Ask>, Vec<Ask>) =
+            asks.into_iter().partition(|ask| ask.alone && compares);
+        let mut questions = self.packed(asks, around);
+        questions.extend(alone.iter().map(|ask| Question::Compare(ask.part, ask.since)));
         self.add_batch(batch, questions);
         if let Some(session) = self.session_mut()
             && haste == Haste::InTurn
@@ -392,9 +404,10 @@ impl Relay {
         let errand = errand.unwrap_or(Errand { purpose: Purpose::Backfill, live_since: None });
         let named = |ids: Vec<EventId>| Filter { ids: Some(sorted(ids)), ..Filter::default() };
         let action = match &work.question {
-            Question::Compare(part) => {
+            Question::Compare(part, since) => {
                 let Some(group) = self.group(part.group) else { return };
-                let filter = group.filter(part.part, around.wanted);
+                let mut filter = group.filter(part.part, around.wanted);
+                filter.since = *since;
                 Action::Reconcile { relay, sub, filter, errand }
             }
             Question::Pages(asks) => {
@@ -446,7 +459,7 @@ fn sorted(mut ids: Vec<EventId>) -> Vec<EventId> {
 
 impl Session {
     pub(crate) fn comparing(&self) -> usize {
-        let compares = |asked: &&Asked| matches!(asked.work.question, Question::Compare(_));
+        let compares = |asked: &&Asked| matches!(asked.work.question, Question::Compare(..));
         self.asked.values().filter(compares).count()
     }
 
@@ -480,7 +493,7 @@ impl Session {
 
     pub(crate) fn enqueue(&mut self, work: Work) {
         match work.question {
-            Question::Compare(_) => self.comparisons.push_back(work),
+            Question::Compare(..) => self.comparisons.push_back(work),
             // What finishes something begun goes before what begins something.
             Question::Ids(_) => self.pages.push_front(work),
             _ => self.pages.push_back(work),
@@ -489,7 +502,7 @@ impl Session {
 
     pub(crate) fn put_back(&mut self, work: Work) {
         match work.question {
-            Question::Compare(_) => self.comparisons.push_front(work),
+            Question::Compare(..) => self.comparisons.push_front(work),
             _ => self.pages.push_front(work),
         }
     }

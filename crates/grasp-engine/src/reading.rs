@@ -38,7 +38,7 @@ impl Relay {
                     page.missing.iter().filter_map(attempts).map(|(id, n)| (*id, n + 1)).collect();
                 self.owe(again, around);
             }
-            Question::Compare(_) => self.goes_on(work.batch, Vec::new(), around),
+            Question::Compare(..) => self.goes_on(work.batch, Vec::new(), around),
         }
     }
 

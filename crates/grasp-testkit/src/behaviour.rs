@@ -245,6 +245,12 @@ impl Behaviour {
         Self { name: "small pages", limits, ..Self::common() }
     }
 
+    /// The first questions on each link fail, for no reason that it tells.
+    pub fn slow_to_start() -> Self {
+        let refuses = Refuses::First(6, "error: could not connect to the database");
+        Self { name: "slow to start", refuses, ..Self::common() }
+    }
+
     /// One of each kind, by name: what every test of bad relays should meet.
     pub fn catalogue() -> Vec<Self> {
         let negentropy =
@@ -261,6 +267,7 @@ impl Behaviour {
             Self { name: "told caps", limits: told(Limits::strict()), ..Self::common() },
             Self { name: "retained bytes", limits: retained, ..Self::common() },
             Self::small_pages(),
+            Self::slow_to_start(),
             negentropy("no nip77, notice", Negentropy::Notice),
             negentropy("no nip77, error", Negentropy::Error),
             negentropy("no nip77, silence", Negentropy::Silence),
@@ -304,7 +311,9 @@ impl Behaviour {
         let allows = match self.refuses {
             Refuses::Nothing | Refuses::RateByNotice { .. } | Refuses::RateByClosed { .. } => true,
             Refuses::WithoutAuth { never } => !never,
-            Refuses::First(..) | Refuses::All(_) => false,
+            // Whoever fails without a reason is asked again.
+            Refuses::First(_, text) => text.starts_with("error: "),
+            Refuses::All(_) => false,
         };
         let fits = self.same_second <= self.limits.page_max;
         self.door == Door::Open && speaks && answers && allows && fits

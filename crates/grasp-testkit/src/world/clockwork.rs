@@ -26,6 +26,8 @@ pub struct World {
     pub(crate) nodes: Vec<Node>,
     pub(crate) addresses: BTreeMap<RelayUrl, Address>,
     pub(crate) links: BTreeMap<LinkId, Link>,
+    /// When a server last had a link to somebody.
+    pub(crate) ended_at: BTreeMap<(usize, RelayUrl), Time>,
     /// Pairs that do not reach each other, the smaller number first.
     pub(crate) parted: BTreeSet<(usize, usize)>,
     /// Links break, dials fail and servers crash only while this is so.
@@ -136,6 +138,7 @@ impl World {
             nodes: vec![],
             addresses: BTreeMap::new(),
             links: BTreeMap::new(),
+            ended_at: BTreeMap::new(),
             parted: BTreeSet::new(),
             is_troubled: true,
             people: People::default(),

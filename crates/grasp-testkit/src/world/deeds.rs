@@ -52,7 +52,7 @@ impl World {
             let (at, many) = (self.random.below(secs), 20 + self.random.below(150));
             self.does(at, Deed::OneSecond(many));
         }
-        if self.random.one_in(3) {
+        if self.random.one_in(2) {
             let (at, many) = (self.random.below(secs), 60 + self.random.below(240));
             self.does(at, Deed::Import(many));
         }

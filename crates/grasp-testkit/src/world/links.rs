@@ -63,8 +63,11 @@ impl World {
             return self.loses(id, Loss::Failed("connection refused".to_owned()));
         }
         self.nodes[relay].sessions.insert(id, Default::default());
+        let ended = self.ended_at.get(&(server, url.clone())).copied();
         if let Some(link) = self.links.get_mut(&id) {
             link.is_up = true;
+            link.up_at = self.now;
+            link.away = ended.map(|ended| self.now.since(ended));
         }
         if let Door::Flapping { after } = self.nodes[relay].behaviour.door {
             let why = Loss::Failed("connection reset".to_owned());
@@ -78,6 +81,7 @@ impl World {
     /// The server learns that a link is over, or never came to be.
     pub(crate) fn loses(&mut self, id: LinkId, why: Loss) {
         let Some(link) = self.links.remove(&id) else { return };
+        self.notes_end(&link);
         self.nodes[link.relay].sessions.remove(&id);
         let Some(mind) = self.nodes[link.server].mind() else { return };
         if mind.links.get(&link.url) == Some(&id) {
@@ -86,9 +90,16 @@ impl World {
         }
     }
 
+    fn notes_end(&mut self, link: &Link) {
+        if link.is_up {
+            self.ended_at.insert((link.server, link.url.clone()), self.now);
+        }
+    }
+
     /// No word about it to the server: it was its own wish.
     pub(crate) fn hangs_up(&mut self, id: LinkId) {
         let Some(link) = self.links.remove(&id) else { return };
+        self.notes_end(&link);
         self.after_ms(link.latency_ms, Happening::Gone { link: id, relay: link.relay });
     }
 

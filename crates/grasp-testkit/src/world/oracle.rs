@@ -7,7 +7,7 @@ use super::clockwork::World;
 use super::node::Node;
 use super::policy::{ROOTS, Verdict, judge, repo_of, repos_of};
 use super::wire::LinkId;
-use crate::behaviour::Negentropy;
+use crate::behaviour::{Answers, Negentropy, Refuses};
 use grasp_core::{Event, Kind, RelayUrl, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use std::time::Duration;
 
 /// An event is news for so long; less than what a catch-up reaches back, less what clocks differ.
 const NEWS: Duration = Duration::from_secs(300);
+const LONG_ABSENCE: Duration = Duration::from_secs(20 * 60);
 
 /// The values that questions to one relay may carry.
 #[derive(Debug, Default)]
@@ -120,13 +121,19 @@ impl World {
         let Some(server) = &here.server else { return false };
         let arrived = there.arrived.get(&lack.event.id).copied().unwrap_or_default();
         let was_new = arrived <= Time::from_secs(lack.event.created_at.0).plus(NEWS);
+        // After a long absence everything is compared, however old.
+        let link = self.link_between(lack.server, lack.relay).and_then(|id| self.links.get(&id));
+        let is_fresh = link.is_some_and(|link| {
+            link.away.is_none_or(|away| away > LONG_ABSENCE) && arrived < link.up_at
+        });
         let page_max = there.behaviour.limits.page_max;
         let crowd = there.shelf.seconds().get(&lack.event.created_at).copied().unwrap_or(0);
         let is_dead = server.durable.records.get(&there.url).is_some_and(|it| it.health.is_dead());
         let has_links = server.settings.links_max >= self.nodes.len();
         // What is judged by what else is there may have come, and gone, too early.
         let is_plain = !matches!(lack.event.kind, Kind::ANNOUNCEMENT | Kind::STATE);
-        there.server.is_some() && was_new && crowd < page_max && !is_dead && has_links && is_plain
+        let in_time = was_new || is_fresh;
+        there.is_prompt() && in_time && crowd < page_max && !is_dead && has_links && is_plain
     }
 
     fn lacks(&self) -> Vec<Lack<'_>> {
@@ -242,6 +249,16 @@ impl Reach {
 }
 
 impl Node {
+    /// It keeps its word without making anybody wait for long.
+    fn is_prompt(&self) -> bool {
+        let quick = matches!(self.behaviour.answers, Answers::Honest);
+        let unhurried = matches!(
+            self.behaviour.refuses,
+            Refuses::RateByNotice { .. } | Refuses::RateByClosed { .. }
+        );
+        self.is_promising() && quick && !unhurried
+    }
+
     /// It keeps its word, but for seconds that are too full.
     fn is_promising(&self) -> bool {
         let sane = crate::Behaviour { same_second: 0, ..self.behaviour.clone() };

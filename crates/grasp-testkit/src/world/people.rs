@@ -149,7 +149,8 @@ impl World {
             let letter = *self.random.pick(&["a", "a", "a", "A", "q"]);
             let one = vec![self.a_tag(letter, number)];
             let tags = if self.random.one_in(10) { both } else { one };
-            let ago = self.random.below(2 * 24 * 3600);
+            // Some of them within the same second.
+            let ago = self.random.below(2 * 24 * 60) * 60;
             let author = self.somebody();
             let event = self.writes(author, COMMENT, Timestamp(now.0 - ago), tags);
             self.publish(&event, to.clone());
@@ -225,8 +226,9 @@ impl World {
     /// All of these relays, or some, or a stranger.
     fn some_of(&mut self, relays: &[RelayUrl]) -> BTreeSet<usize> {
         let all: Vec<usize> = relays.iter().filter_map(|relay| self.node_at(relay)).collect();
-        let mut some: BTreeSet<usize> = match self.random.one_in(2) || all.is_empty() {
+        let mut some: BTreeSet<usize> = match self.random.one_in(3) || all.is_empty() {
             true => all.into_iter().collect(),
+            false if self.random.one_in(2) => BTreeSet::from([*self.random.pick(&all)]),
             false => {
                 (0..1 + self.random.index(all.len())).map(|_| *self.random.pick(&all)).collect()
             }

@@ -22,6 +22,7 @@ pub(crate) struct Plan {
     settings: Settings,
     /// What one question to a server brings at most.
     page_max: u32,
+    subscriptions_max: u32,
     has_alias: bool,
 }
 
@@ -32,13 +33,15 @@ impl Plan {
             servers: 3 + random.index(6),
             strangers,
             settings: settings(random),
-            page_max: *random.pick(&[40, 200, 5_000, 5_000]),
+            page_max: *random.pick(&[40, 100, 200, 5_000]),
+            subscriptions_max: *random.pick(&[500, 500, 30, 12]),
             has_alias: random.one_in(4),
         }
     }
 
     pub(crate) fn build(self, world: &mut World) {
-        let limits = Limits { page_max: self.page_max, ..Limits::grasp() };
+        let Self { page_max, subscriptions_max, .. } = self;
+        let limits = Limits { page_max, subscriptions_max, ..Limits::grasp() };
         for number in 0..self.servers {
             let behaviour = Behaviour { limits, ..Behaviour::honest() };
             let mut node = Node::new(relay(&format!("s{number}")), behaviour);
@@ -74,11 +77,12 @@ impl Plan {
 
 /// As often one who only has limits as one who may do anything.
 fn stranger(random: &mut Random) -> Behaviour {
-    match random.below(8) {
+    match random.below(10) {
         0 => Behaviour::honest(),
         1 => Behaviour::common(),
         2 => Behaviour::strict(),
         3 => Behaviour::small_pages(),
+        4 => Behaviour::slow_to_start(),
         _ => Behaviour::random(random),
     }
 }
@@ -96,8 +100,11 @@ fn settings(random: &mut Random) -> Settings {
     if random.one_in(4) {
         settings.ids_per_request_max = *random.pick(&[5, 50]);
     }
-    if random.one_in(6) {
+    if random.one_in(4) {
         settings.negentropy = false;
+    }
+    if random.one_in(8) {
+        settings.needed_ids_max = 20;
     }
     if random.one_in(6) {
         settings.turns_max = 1 + random.index(2);

@@ -5,6 +5,7 @@ use grasp_core::{Event, EventId, Filter, RelayUrl, Time};
 use grasp_engine::{Hint, Patience, Reception, Sub};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LinkId(pub(crate) u64);
@@ -61,6 +62,9 @@ pub(crate) struct Link {
     pub(crate) relay: usize,
     pub(crate) url: RelayUrl,
     pub(crate) is_up: bool,
+    pub(crate) up_at: Time,
+    /// How long there was none before it; `None`: never.
+    pub(crate) away: Option<Duration>,
     /// Nothing passes any more, and the ends do not know yet.
     pub(crate) is_cut: bool,
     pub(crate) reception: Reception,
@@ -83,6 +87,8 @@ impl Link {
             relay,
             url,
             is_up: false,
+            up_at: Time(0),
+            away: None,
             is_cut: false,
             reception: Reception::new(patience),
             rounds: BTreeMap::new(),
