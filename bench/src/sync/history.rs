@@ -3,9 +3,9 @@
 
 use super::Run;
 use super::live::bytes;
-use super::plan::{History, Pauses};
+use super::plan::History;
 use super::projects::{DOMAIN, Projects};
-use super::proxy::{Proxy, quiet};
+use super::proxy::{Proxy, mega, quiet};
 use crate::report::Row;
 use crate::server::started_on;
 use crate::stats::number;
@@ -87,7 +87,7 @@ pub(super) async fn measure(run: &mut Run) -> Result<()> {
     ensure!(fresh.server.stop().await, "the server does not stop in order");
     peer_door.count_anew();
     fresh.server.restart().await;
-    let again = mega(quiet(&[&peer_door], plan.pauses.quiet).await);
+    let again = quiet(&[&peer_door], &plan.pauses).await?;
     run.report.add(Row::new("history, received by a second start", again, "MB").below(0.2));
     // As if it had been away for long: everything is compared again.
     ensure!(fresh.server.stop().await, "the server does not stop in order");
@@ -96,7 +96,7 @@ pub(super) async fn measure(run: &mut Run) -> Result<()> {
     home.set("NGIT_SYNC_RESUME_WITHIN_SECS", "1");
     sleep(Duration::from_millis(1_500)).await;
     let returned = home.serve().await;
-    let again = mega(quiet(&[&peer_door], plan.pauses.quiet).await);
+    let again = quiet(&[&peer_door], &plan.pauses).await?;
     run.report.add(Row::new("history, received by a start long after", again, "MB"));
     drop(returned);
 
@@ -147,7 +147,7 @@ impl Stage<'_> {
     async fn plays(&self, stock: Stock, way: Way) -> Result<Outcome> {
         eprintln!("a server that has {stock:?}, {way:?}");
         let mut server = self.follower(stock, way).await?;
-        let Pauses { quiet: pause, patience, .. } = self.plan.pauses;
+        let patience = self.plan.pauses.patience;
         self.door.count_anew();
         let started = Instant::now();
         server.restart().await;
@@ -160,8 +160,8 @@ impl Stage<'_> {
             ensure!(started.elapsed() < patience, "{has} of {expected} events came");
             sleep(LOOK_EVERY).await;
         }
-        let (took, received) = (started.elapsed(), mega(self.door.bytes()));
-        let received_in_all = mega(quiet(&[self.door], pause).await);
+        let (took, received) = (started.elapsed(), mega(self.door.bytes())?);
+        let received_in_all = quiet(&[self.door], &self.plan.pauses).await?;
         Ok(Outcome { server, took, received, received_in_all })
     }
 
@@ -192,8 +192,4 @@ impl Stage<'_> {
         }
         Ok(server)
     }
-}
-
-fn mega(bytes: u64) -> f64 {
-    number(usize::try_from(bytes).unwrap_or(usize::MAX)) / 1e6
 }

@@ -30,6 +30,8 @@ const MISSED: u64 = 2 << 20;
 const YEAR_SECS: u64 = 365 * 24 * 3600;
 /// A relay in a mood changes it this often.
 const MOOD: Duration = Duration::from_secs(3);
+/// When nothing arrives for so long, what is missing never will.
+const LOST_AFTER: Duration = Duration::from_secs(30);
 /// What is linked tells of an event within this time.
 const LINKED: Duration = Duration::from_secs(2);
 
@@ -46,7 +48,7 @@ pub(super) async fn measure(run: &mut Run) -> Result<()> {
     let events = net.events(plan.events, LOAD, now(), plan.per_second);
     let ids: Vec<EventId> = events.iter().map(|event| event.id).collect();
     publishers.publish_all(&events, plan.per_second, &mut ledger).await?;
-    let lost = ledger.awaits(&ids, plan.pauses.quiet * 3).await?;
+    let lost = ledger.awaits(&ids, LOST_AFTER).await?;
     net.report_delays(run, &ledger, &ids, publishers.places());
     run.report.add(Row::new("live, events that did not arrive", number(lost), "").at_most(0.0));
     mood.abort();
@@ -234,17 +236,16 @@ impl Net {
         killed.returns().await;
         killed.has(expected, plan.pauses.patience).await?;
         let took = started.elapsed();
-        let received = quiet(&doors, plan.pauses.quiet).await;
+        let received = quiet(&doors, &plan.pauses).await?;
         ensure!(killed.events().await? == expected, "more came than anybody published");
 
         self.recent.extend(missed);
         let recent = bytes(&self.recent);
         let on_strict = bytes(self.recent.iter().filter(|event| self.strict.holds(&event.id)));
         let overlap = 2.0 * recent + on_strict;
-        let received = u32::try_from(received).map(f64::from).unwrap_or(f64::MAX);
         run.report.add(Row::new("kill -9 and restart, complete after", took.as_secs_f64(), "s"));
         run.report.add(
-            Row::new("kill -9 and restart, received", received / 1e6, "MB")
+            Row::new("kill -9 and restart, received", received, "MB")
                 .beside("15 minutes of all relays", overlap / 1e6)
                 .at_most_share(1.5),
         );

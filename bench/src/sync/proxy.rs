@@ -1,7 +1,9 @@
 //! A door in front of a relay: others know the relay by the door's address, and what comes out of
 //! it is counted.
 
-use anyhow::Result;
+use super::plan::Pauses;
+use crate::stats::number;
+use anyhow::{Result, ensure};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -71,17 +73,23 @@ impl Drop for Proxy {
 }
 
 /// Waits until something has come out and then nothing for a while; all bytes until then.
-pub(super) async fn quiet(proxies: &[&Proxy], pause: Duration) -> u64 {
+pub(super) async fn quiet(proxies: &[&Proxy], pauses: &Pauses) -> Result<f64> {
     let total = || proxies.iter().map(|proxy| proxy.bytes()).sum::<u64>();
-    let (mut seen, mut since) = (total(), Instant::now());
-    while seen == 0 || since.elapsed() < pause {
+    let started = Instant::now();
+    let (mut seen, mut since) = (total(), started);
+    while seen == 0 || since.elapsed() < pauses.quiet {
+        ensure!(started.elapsed() < pauses.patience, "after {seen} bytes there is no end to it");
         sleep(LOOK_EVERY).await;
         let now = total();
         if now != seen {
             (seen, since) = (now, Instant::now());
         }
     }
-    seen
+    mega(seen)
+}
+
+pub(super) fn mega(bytes: u64) -> Result<f64> {
+    Ok(number(usize::try_from(bytes)?) / 1e6)
 }
 
 async fn listen(listener: TcpListener, inside: Arc<Mutex<Inside>>) {

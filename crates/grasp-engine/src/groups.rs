@@ -361,13 +361,16 @@ fn cut(items: &[&Item], layer: Layer, wanted: &Wanted, size: Size) -> Vec<Vec<u3
         let more = member_bytes(layer, item.number, wanted);
         let full = members.len() == size.values_max || bytes + more > size.filter_bytes_max;
         if full && !members.is_empty() {
-            cuts.push(std::mem::take(&mut members));
+            let mut full = std::mem::take(&mut members);
+            full.shrink_to_fit();
+            cuts.push(full);
             bytes = 64;
         }
         members.push(item.number);
         bytes += more;
     }
     if !members.is_empty() {
+        members.shrink_to_fit();
         cuts.push(members);
     }
     cuts

@@ -144,6 +144,7 @@ impl Engine {
 
     pub(crate) fn replayed(&mut self, now: Time) {
         self.replayed = true;
+        self.wanted.shrink();
         self.timers.set(Alarm::Cleanup, now.plus(self.settings.cleanup_every));
         let known: Vec<u32> = self.numbers.values().copied().collect();
         self.touched.extend(known);

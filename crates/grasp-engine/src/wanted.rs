@@ -40,6 +40,13 @@ enum Repos {
 const NAMED_MAX: usize = 200_000;
 
 impl Wanted {
+    /// Gives back what growing took too much of.
+    pub(crate) fn shrink(&mut self) {
+        self.roots.shrink_to_fit();
+        self.repos.shrink_to_fit();
+        self.repos.iter_mut().for_each(|repo| repo.roots.shrink_to_fit());
+    }
+
     pub(crate) fn repo(&self, number: u32) -> Option<&Repo> {
         self.repos.get(number as usize)
     }

@@ -2,6 +2,7 @@
 //! came is counted by a real `Reception`.
 
 use super::clockwork::{Address, Happening, World};
+use super::node::Session;
 use super::wire::{Copied, Frame, Link, LinkId, Word};
 use crate::behaviour::Door;
 use grasp_core::RelayUrl;
@@ -62,7 +63,6 @@ impl World {
         if !self.nodes[relay].is_up || self.is_parted(server, relay) {
             return self.loses(id, Loss::Failed("connection refused".to_owned()));
         }
-        self.nodes[relay].sessions.insert(id, Default::default());
         let ended = self.ended_at.get(&(server, url.clone())).copied();
         if let Some(link) = self.links.get_mut(&id) {
             link.is_up = true;
@@ -73,8 +73,9 @@ impl World {
             let why = Loss::Failed("connection reset".to_owned());
             self.at(self.now.plus(after), Happening::Lost { link: id, why });
         }
-        let silent = self.random.one_in(4);
-        let peer = if silent { Peer::default() } else { self.nodes[relay].peer() };
+        let is_told = !self.random.one_in(4);
+        let peer = if is_told { self.nodes[relay].peer() } else { Peer::default() };
+        self.nodes[relay].sessions.insert(id, Session { is_told, ..Session::default() });
         self.tell(server, Input::Connected { relay: url, peer });
     }
 

@@ -26,6 +26,8 @@ pub(crate) struct Node {
 /// A link, from the relay's side.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
+    /// This guest has read our NIP-11.
+    pub(crate) is_told: bool,
     pub(crate) open: BTreeMap<Sub, Arc<[Filter]>>,
     pub(crate) asked_at: VecDeque<Time>,
     pub(crate) refused: u32,

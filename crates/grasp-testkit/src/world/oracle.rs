@@ -174,7 +174,12 @@ impl World {
 
     fn compare(&self, server: usize, relay: usize, reach: &Reach) -> Vec<Lack<'_>> {
         let (here, there) = (&self.nodes[server], &self.nodes[relay]);
-        let Some(facts) = here.facts().filter(|_| there.is_promising()) else { return vec![] };
+        // Where links are scarce, a relay that needs some time on each is not waited for.
+        let is_scarce =
+            here.server.as_ref().is_some_and(|it| it.settings.links_max < self.nodes.len());
+        let is_slow = matches!(there.behaviour.refuses, Refuses::First(..));
+        let promised = there.is_promising() && !(is_scarce && is_slow);
+        let Some(facts) = here.facts().filter(|_| promised) else { return vec![] };
         let mut lacks = vec![];
         let others = there.shelf.all().filter(|event| !here.shelf.has(&event.id));
         for event in others.filter(|event| reach.reaches(event)) {

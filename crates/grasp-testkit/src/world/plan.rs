@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
+/// How far the clocks of servers are from those of authors.
+const AHEAD_MS_MAX: u64 = 30_000;
 pub(crate) const TROUBLE: Duration = Duration::from_secs(2 * 24 * 3600);
 
 #[derive(Debug)]
@@ -50,7 +52,7 @@ impl Plan {
                 durable: Durable::default(),
                 mind: None,
                 boots: 0,
-                ahead_ms: world.random.below(300_000),
+                ahead_ms: world.random.below(AHEAD_MS_MAX),
             });
             node.is_up = false;
             world.nodes.push(node);

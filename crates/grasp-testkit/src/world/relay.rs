@@ -220,7 +220,8 @@ impl World {
         }
         let open = u32::try_from(session.open.len()).unwrap_or(u32::MAX);
         if open >= limits.subscriptions_max {
-            let known = limits.told || limits.subscriptions_max >= DEFAULT_SUBSCRIPTIONS;
+            let is_told = limits.told && session.is_told;
+            let known = is_told || limits.subscriptions_max >= DEFAULT_SUBSCRIPTIONS;
             if known {
                 self.complain(format!("{} counts {} subscriptions", self.name(relay), open + 1));
             }
