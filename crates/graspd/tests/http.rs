@@ -69,7 +69,7 @@ async fn the_relay_describes_itself_to_whoever_accepts_that() {
         assert_eq!(info["name"], "acme relay");
         assert_eq!(info["description"], "for acme");
         assert_eq!(info["supported_nips"], json!([1, 5, 9, 11, 34, 40, 42, 45, 62, 67, 70, 77]));
-        assert_eq!(info["supported_grasps"], json!(["GRASP-01"]));
+        assert_eq!(info["supported_grasps"], json!(["GRASP-01", "GRASP-02"]));
         assert_eq!(info["limitation"]["max_subscriptions"], 77, "what is enforced");
         assert!(info["repo_acceptance_criteria"].is_string());
         assert_eq!(info["pubkey"].as_str().unwrap().len(), 64);
