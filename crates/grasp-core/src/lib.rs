@@ -1,6 +1,7 @@
 //! Types and rules. Everything here is a plain function over plain values: no I/O, no async, no
 //! clock. What comes from a stranger is parsed once into a typed value and is never text again.
 
+pub mod clone_url;
 pub mod event;
 pub mod filter;
 pub mod hold;
@@ -17,6 +18,7 @@ pub mod service;
 pub mod terms;
 pub mod time;
 
+pub use clone_url::{CloneUrl, Domain};
 pub use event::{Event, Tag, VerifiedEvent};
 pub use filter::Filter;
 pub use id::{Coordinate, EventId, Identifier, Oid, PubKey, RefName, RepoId};

@@ -104,6 +104,15 @@ impl Service {
         })
     }
 
+    /// Does this URL lead to us at all, whatever is asked for?
+    pub fn is_here(&self, text: &str) -> bool {
+        let url = self.own_url(text, &["http", "https", "ws", "wss"]);
+        url.is_some_and(|url| {
+            let mut found = segments(&url);
+            self.base_segments().all(|part| found.next() == Some(part))
+        })
+    }
+
     fn own_url(&self, text: &str, schemes: &[&str]) -> Option<Url> {
         let url = Url::parse(text.trim()).ok()?;
         let plain = schemes.contains(&url.scheme())
