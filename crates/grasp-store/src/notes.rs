@@ -31,6 +31,8 @@ pub enum Shelf {
     Peers = 10,
     /// relay -> its health, what was confirmed there, what it allows
     Relays = 11,
+    /// event id -> since when its objects are only wanted
+    Wanted = 12,
 }
 
 /// A key, without its shelf, and a value.

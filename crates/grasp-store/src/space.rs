@@ -15,10 +15,13 @@ pub enum Space {
     Aside,
     /// Versions that were served once. Several of one address live here side by side.
     History,
+    /// Gave up waiting, but what they lack is still looked for: durable, unseen, without authority.
+    Wanted,
 }
 
 impl Space {
-    pub const ALL: [Space; 4] = [Space::Served, Space::Held, Space::Aside, Space::History];
+    pub const ALL: [Space; 5] =
+        [Space::Served, Space::Held, Space::Aside, Space::History, Space::Wanted];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -26,6 +29,7 @@ impl Space {
             Space::Held => "held",
             Space::Aside => "aside",
             Space::History => "history",
+            Space::Wanted => "wanted",
         }
     }
 }
@@ -44,7 +48,7 @@ pub(crate) struct SpaceTables {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tables {
-    spaces: [SpaceTables; 4],
+    spaces: [SpaceTables; 5],
     /// Small records that live and commit with the events; see [`crate::Shelf`].
     pub(crate) notes: Table,
     pub(crate) tombstones: Table,
@@ -53,7 +57,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    pub(crate) const COUNT: u32 = 15;
+    pub(crate) const COUNT: u32 = 18;
 
     pub(crate) fn create(env: &Env<WithoutTls>, txn: &mut RwTxn<'_>) -> Result<Self> {
         let mut table = |name: &str| env.create_database::<Bytes, Bytes>(txn, Some(name));
@@ -65,8 +69,8 @@ impl Tables {
                 index: table(&format!("{name}-index"))?,
             })
         };
-        let [served, held, aside, history] = Space::ALL;
-        let spaces = [space(served)?, space(held)?, space(aside)?, space(history)?];
+        let [served, held, aside, history, wanted] = Space::ALL;
+        let spaces = [space(served)?, space(held)?, space(aside)?, space(history)?, space(wanted)?];
         let (notes, tombstones) = (table("notes")?, table("tombstones")?);
         Ok(Self { spaces, notes, tombstones, meta: table("meta")? })
     }
@@ -77,6 +81,7 @@ impl Tables {
             Space::Held => &self.spaces[1],
             Space::Aside => &self.spaces[2],
             Space::History => &self.spaces[3],
+            Space::Wanted => &self.spaces[4],
         }
     }
 
