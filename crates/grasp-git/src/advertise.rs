@@ -15,7 +15,7 @@ const RECEIVE_CAPS: &str = "report-status report-status-v2 delete-refs side-band
     ofs-delta object-format=sha1";
 const V2_LINES: [&str; 4] =
     ["ls-refs", "fetch=shallow wait-for-done filter", "server-option", "object-format=sha1"];
-const AGENT: &str = concat!("agent=graspd/", env!("CARGO_PKG_VERSION"));
+pub(crate) const AGENT: &str = concat!("agent=graspd/", env!("CARGO_PKG_VERSION"));
 /// Stands where the first ref would, so that an empty repository has a line for its capabilities.
 const NO_REFS: &str = "0000000000000000000000000000000000000000 capabilities^{}";
 

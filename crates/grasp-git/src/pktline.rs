@@ -92,6 +92,11 @@ pub fn flush(out: &mut Vec<u8>) {
     out.extend_from_slice(b"0000");
 }
 
+/// What stands between two parts of one message, in version 2.
+pub fn delim(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"0001");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -49,6 +49,16 @@ pub struct Received {
 impl Quarantine {
     /// A new one, for a push into `repo`; blocking, but little.
     pub fn open(layout: &Layout, repo: &RepoId) -> io::Result<Self> {
+        let it = Self::apart(layout)?;
+        if layout.repository(repo).join("objects").is_dir() {
+            fs::write(it.alternates(), alternates_line(repo))?;
+        }
+        Ok(it)
+    }
+
+    /// One that borrows from nobody, so all it gets to hold is whole in itself: to mend what others
+    /// would borrow from, or to look into.
+    pub fn apart(layout: &Layout) -> io::Result<Self> {
         let name = random_hex::<16>()?;
         let path = layout.quarantine(&name)?;
         fs::create_dir(&path)?;
@@ -57,9 +67,6 @@ impl Quarantine {
             fs::create_dir(it.path.join(dir))?;
         }
         fs::write(it.path.join("HEAD"), HEAD)?;
-        if layout.repository(repo).join("objects").is_dir() {
-            fs::write(it.alternates(), alternates_line(repo))?;
-        }
         Ok(it)
     }
 
