@@ -44,7 +44,7 @@ impl Git {
         Self { protocol, ..self.clone() }
     }
 
-    fn command(&self, home: &Path) -> Command {
+    pub(crate) fn command(&self, home: &Path) -> Command {
         let mut command = Command::new(&self.binary);
         command.env_clear().current_dir(home).kill_on_drop(true);
         let path = home.display().to_string();
