@@ -11,6 +11,7 @@ mod engine;
 mod groups;
 mod health;
 mod history;
+pub mod hunt;
 mod links;
 mod live;
 mod pace;

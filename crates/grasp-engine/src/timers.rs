@@ -57,34 +57,54 @@ impl Alarm {
     }
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Timers {
-    queue: BTreeSet<(Time, Alarm)>,
-    at: BTreeMap<Alarm, Time>,
+#[derive(Debug)]
+pub(crate) struct Timers<A = Alarm> {
+    queue: BTreeSet<(Time, A)>,
+    at: BTreeMap<A, Time>,
 }
 
-impl Timers {
-    pub(crate) fn set(&mut self, alarm: Alarm, at: Time) {
-        self.clear(alarm);
-        self.queue.insert((at, alarm));
+impl<A> Default for Timers<A> {
+    fn default() -> Self {
+        Self { queue: BTreeSet::new(), at: BTreeMap::new() }
+    }
+}
+
+impl<A: Ord + Clone> Timers<A> {
+    pub(crate) fn set(&mut self, alarm: A, at: Time) {
+        self.clear(alarm.clone());
+        self.queue.insert((at, alarm.clone()));
         self.at.insert(alarm, at);
     }
 
     /// Sets it unless it already rings sooner.
-    pub(crate) fn at_latest(&mut self, alarm: Alarm, at: Time) {
+    pub(crate) fn at_latest(&mut self, alarm: A, at: Time) {
         if self.at.get(&alarm).is_none_or(|set| *set > at) {
             self.set(alarm, at);
         }
     }
 
-    pub(crate) fn is_set(&self, alarm: Alarm) -> bool {
-        self.at.contains_key(&alarm)
-    }
-
-    pub(crate) fn clear(&mut self, alarm: Alarm) {
+    pub(crate) fn clear(&mut self, alarm: A) {
         if let Some(at) = self.at.remove(&alarm) {
             self.queue.remove(&(at, alarm));
         }
+    }
+
+    pub(crate) fn next(&self) -> Option<(Time, A)> {
+        self.queue.first().cloned()
+    }
+
+    /// The next alarm that has rung by `now`.
+    pub(crate) fn rung(&mut self, now: Time) -> Option<A> {
+        let rung = self.next().filter(|(at, _)| *at <= now)?;
+        self.queue.remove(&rung);
+        self.at.remove(&rung.1);
+        Some(rung.1)
+    }
+}
+
+impl Timers {
+    pub(crate) fn is_set(&self, alarm: Alarm) -> bool {
+        self.at.contains_key(&alarm)
     }
 
     pub(crate) fn clear_relay(&mut self, relay: u32) {
@@ -103,17 +123,5 @@ impl Timers {
         ] {
             self.clear(Alarm::Relay(relay, concern));
         }
-    }
-
-    pub(crate) fn next(&self) -> Option<(Time, Alarm)> {
-        self.queue.first().copied()
-    }
-
-    /// The next alarm that has rung by `now`.
-    pub(crate) fn rung(&mut self, now: Time) -> Option<Alarm> {
-        let (at, alarm) = self.next().filter(|(at, _)| *at <= now)?;
-        self.queue.remove(&(at, alarm));
-        self.at.remove(&alarm);
-        Some(alarm)
     }
 }

@@ -1,0 +1,26 @@
+//! What the hunt may want to be woken for.
+
+use grasp_core::Domain;
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Alarm {
+    /// An entry's next attempt.
+    Next(u64),
+    /// Its source takes long; another is asked as well.
+    Hedge(u64),
+    /// A domain on which somebody waits may be asked again.
+    Domain(Domain),
+    /// The bytes of the day suffice for another fetch.
+    Bytes,
+}
+
+impl Alarm {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Next(_) => "a family is looked for again",
+            Self::Hedge(_) => "a slow source gets company",
+            Self::Domain(_) => "a domain may be asked again",
+            Self::Bytes => "there are bytes for another fetch",
+        }
+    }
+}

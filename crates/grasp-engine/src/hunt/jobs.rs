@@ -1,0 +1,176 @@
+//! Jobs while they run and when they end: what they bring, what they cost, and what their servers
+//! say. Invariant: a job holds its slot and its bytes until it has ended, cancelled or not.
+
+use super::entry::shortened;
+use super::machine::Hunt;
+use super::{HuntAction, HuntNews, Job, JobEnd, Outcome};
+use grasp_core::{CloneUrl, Domain, Time};
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// How long what may never be asked, and our own address, are not looked at again.
+const FORBIDDEN_FOR: Duration = Duration::from_secs(3600);
+/// The shortest pause. A server that says zero would be asked without end.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) entry: u64,
+    pub(super) url: CloneUrl,
+    pub(super) domain: Domain,
+    pub(super) started: Time,
+    /// Reserved and not yet paid.
+    reserved: u64,
+    /// The entry goes on without it.
+    cancelled: bool,
+}
+
+impl Running {
+    pub(super) fn new(
+        entry: u64,
+        url: CloneUrl,
+        domain: Domain,
+        bytes_max: u64,
+        now: Time,
+    ) -> Self {
+        Self { entry, url, domain, started: now, reserved: bytes_max, cancelled: false }
+    }
+}
+
+impl Hunt {
+    pub(super) fn wants_request(&mut self, job: Job) {
+        let Some(running) = self.jobs.get(&job).filter(|job| !job.cancelled) else { return };
+        let Some(neighbour) = self.neighbours.get_mut(&running.domain) else { return };
+        if !neighbour.asking.contains(&job) {
+            neighbour.asking.push_back(job);
+            self.stirred.insert(running.domain.clone());
+        }
+    }
+
+    pub(super) fn received(&mut self, job: Job, bytes: u64, now: Time) {
+        let Some(running) = self.jobs.get_mut(&job) else { return };
+        let reserved = running.reserved.min(bytes);
+        running.reserved -= reserved;
+        self.budget.pay(bytes, now);
+        self.budget.give_back(reserved);
+        if let Some(neighbour) = self.neighbours.get_mut(&running.domain) {
+            neighbour.budget.pay(bytes, now);
+            neighbour.budget.give_back(reserved);
+        }
+    }
+
+    pub(super) fn ended(&mut self, job: Job, end: JobEnd, now: Time) {
+        self.received(job, end.bytes, now);
+        let Some(running) = self.jobs.remove(&job) else { return };
+        self.totals.running = self.totals.running.saturating_sub(1);
+        self.totals.found += end.found.len() as u64;
+        self.budget.give_back(running.reserved);
+        if let Some(neighbour) = self.neighbours.get_mut(&running.domain) {
+            neighbour.running = neighbour.running.saturating_sub(1);
+            neighbour.budget.give_back(running.reserved);
+            neighbour.asking.retain(|asking| *asking != job);
+        }
+        self.stirred.insert(running.domain.clone());
+        self.heed(&running.domain, &end.outcome, now);
+        let until = running.started.plus(self.settings.absent_for);
+        self.absent.remember(&running.url, &end.absent, until, now);
+        let matters = !running.cancelled || !end.found.is_empty();
+        self.note(job, &running, end, now);
+        if matters {
+            self.carry_on(running.entry, now);
+        }
+    }
+
+    /// What the end of a job says about its domain.
+    fn heed(&mut self, domain: &Domain, outcome: &Outcome, now: Time) {
+        let settings = &self.settings;
+        let Some(neighbour) = self.neighbours.get_mut(domain) else { return };
+        let longest = settings.slow_down_max.max(PAUSE_MIN);
+        match outcome {
+            Outcome::Answered => neighbour.failing = false,
+            Outcome::Failed(_) => neighbour.failing = true,
+            Outcome::SlowDown { retry_after } => {
+                let pause = retry_after.unwrap_or(settings.slow_down_for);
+                let until = now.plus(pause.clamp(PAUSE_MIN, longest));
+                neighbour.object(until, settings, now);
+                let until = neighbour.paused_until;
+                self.tell(HuntNews::SlowedDown { domain: domain.clone(), until });
+            }
+            Outcome::Crowded { until } => {
+                neighbour.pause((*until).clamp(now.plus(PAUSE_MIN), now.plus(longest)));
+            }
+            Outcome::Forbidden(_) | Outcome::Ourselves | Outcome::TooLarge | Outcome::Cancelled => {
+            }
+        }
+    }
+
+    /// What the end of a job says about its family.
+    fn note(&mut self, job: Job, running: &Running, end: JobEnd, now: Time) {
+        let Some(entry) = self.entries.get_mut(&running.entry) else { return };
+        entry.running.retain(|other| *other != job);
+        entry.wants.retain(|oid| !end.found.contains(oid));
+        if let Some(look) = &mut entry.look {
+            look.found.extend(end.found.iter().copied());
+        }
+        let Some(source) = entry.source_mut(&running.url) else { return };
+        (source.found, source.absent) = (end.found.len(), end.absent.len());
+        if matches!(end.outcome, Outcome::Forbidden(_) | Outcome::Ourselves) {
+            source.not_before = now.plus(FORBIDDEN_FOR);
+        }
+        let crowded = matches!(end.outcome, Outcome::Crowded { .. });
+        source.said = said(end);
+        if crowded {
+            // It was not asked at all.
+            source.tried = false;
+            entry.tried_on.remove(&running.domain);
+        }
+    }
+
+    pub(super) fn cancel_running(&mut self, number: u64) {
+        let Some(entry) = self.entries.get(&number) else { return };
+        for job in entry.running.clone() {
+            self.cancel(job);
+        }
+    }
+
+    /// The entry goes on without this job, whose slot stays taken until it has ended.
+    fn cancel(&mut self, job: Job) {
+        let Some(running) = self.jobs.get_mut(&job) else { return };
+        running.cancelled = true;
+        if let Some(neighbour) = self.neighbours.get_mut(&running.domain) {
+            neighbour.asking.retain(|asking| *asking != job);
+        }
+        if let Some(entry) = self.entries.get_mut(&running.entry) {
+            entry.running.retain(|other| *other != job);
+        }
+        self.actions.push_back(HuntAction::Cancel { job });
+    }
+
+    /// The domain wants to be left alone for long, so this job would only hold up others. Its
+    /// source is asked another time.
+    pub(super) fn put_off(&mut self, job: Job, now: Time) {
+        let Some(running) = self.jobs.get(&job) else { return };
+        let (number, url) = (running.entry, running.url.clone());
+        self.cancel(job);
+        if let Some(source) = self.entries.get_mut(&number).and_then(|it| it.source_mut(&url)) {
+            source.tried = false;
+        }
+        self.carry_on(number, now);
+    }
+}
+
+/// For people.
+fn said(end: JobEnd) -> Cow<'static, str> {
+    match end.outcome {
+        Outcome::Answered if end.found.is_empty() => "answered, has nothing of this".into(),
+        Outcome::Answered if end.absent.is_empty() => "answered".into(),
+        Outcome::Answered => "answered, has a part of this".into(),
+        Outcome::SlowDown { .. } => "asked us to slow down".into(),
+        Outcome::Failed(why) => shortened(why),
+        Outcome::Forbidden(why) => shortened(why),
+        Outcome::Ourselves => "is this very server".into(),
+        Outcome::Crowded { .. } => "not asked: its address has enough requests already".into(),
+        Outcome::TooLarge => "sends more than we take at a time".into(),
+        Outcome::Cancelled => "not needed any more".into(),
+    }
+}

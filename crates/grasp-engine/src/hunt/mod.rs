@@ -1,0 +1,24 @@
+//! Looking for git data: what is missing, where it may be, when to ask, and whom next. The hunt
+//! hears what happened, says what to do and when it wants to be woken; it touches no socket, no disk
+//! and no clock. Invariant: no request leaves without a permit of its domain.
+
+mod absent;
+mod alarm;
+mod attempt;
+mod budget;
+mod entry;
+mod jobs;
+mod machine;
+mod neighbour;
+mod neighbours;
+mod queue;
+mod serving;
+mod settings;
+mod turns;
+mod view;
+mod vocabulary;
+
+pub use machine::Hunt;
+pub use settings::HuntSettings;
+pub use view::{DomainView, HuntTotals};
+pub use vocabulary::*;

@@ -1,0 +1,104 @@
+//! The hunt's state, to be shown and explained: for each family what is lacking, who was asked and
+//! what it said; for each domain why nothing is asked when nothing is asked.
+
+use super::entry::{Candidate, Entry};
+use super::machine::Hunt;
+use super::neighbour::Neighbour;
+use super::{FamilyId, HuntView, SourceView};
+use grasp_core::{Domain, Time};
+
+/// However many there are: each may have many sources, and nobody reads them all.
+const VIEWS_MAX: usize = 1_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HuntTotals {
+    /// Entries in the queue.
+    pub families: usize,
+    /// Jobs that have not ended.
+    pub running: usize,
+    /// Since the start: requests that were allowed, attempts begun, objects found.
+    pub requests: u64,
+    pub attempts: u64,
+    pub found: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DomainView {
+    pub domain: Domain,
+    pub in_flight: u32,
+    pub in_flight_max: u32,
+    /// Families with a place in its queue.
+    pub queued: usize,
+    /// Requests in the last window.
+    pub starts_in_window: usize,
+    pub starts_max: u32,
+    pub paused_until: Option<Time>,
+    pub grasp: bool,
+    /// The last fetch from it failed.
+    pub failing: bool,
+    /// Bytes that may still be fetched now.
+    pub bytes_left: u64,
+    /// Requests since it is known.
+    pub requests: u64,
+}
+
+impl Hunt {
+    pub fn totals(&self) -> HuntTotals {
+        HuntTotals { families: self.entries.len(), ..self.totals }
+    }
+
+    /// The first families in the queue, in order. `view` shows any one.
+    pub fn views(&self, now: Time) -> Vec<HuntView> {
+        let entries = self.numbers.values().filter_map(|number| self.entries.get(number));
+        entries.take(VIEWS_MAX).map(|entry| self.view_of(entry, now)).collect()
+    }
+
+    pub fn view(&self, family: &FamilyId) -> Option<HuntView> {
+        Some(self.view_of(self.entries.get(self.numbers.get(family)?)?, Time(0)))
+    }
+
+    /// Every domain that has a past.
+    pub fn domains(&self, now: Time) -> Vec<DomainView> {
+        let view = |(domain, it): (&Domain, &Neighbour)| {
+            let (in_flight_max, starts_max) = it.limits(&self.settings, now);
+            DomainView {
+                domain: domain.clone(),
+                in_flight: it.running,
+                in_flight_max,
+                queued: it.queue.len(),
+                starts_in_window: it.in_window(&self.settings, now),
+                starts_max,
+                paused_until: Some(it.paused_until).filter(|until| *until > now),
+                grasp: it.grasp,
+                failing: it.failing,
+                bytes_left: it.budget.left(now),
+                requests: it.requests_total,
+            }
+        };
+        self.neighbours.iter().map(view).collect()
+    }
+
+    fn view_of(&self, entry: &Entry, now: Time) -> HuntView {
+        let jobs = entry.running.iter().filter_map(|job| self.jobs.get(job));
+        HuntView {
+            family: entry.family.clone(),
+            attempts: entry.attempts,
+            next: entry.next.map(|next| next.max(now)),
+            running: jobs.map(|job| job.url.clone()).collect(),
+            waits_for: entry.places.iter().cloned().collect(),
+            wants: entry.wants.len(),
+            held: entry.held,
+            sources: entry.sources.iter().map(source_view).collect(),
+        }
+    }
+}
+
+fn source_view(source: &Candidate) -> SourceView {
+    SourceView {
+        url: source.url.clone(),
+        asked: source.asked,
+        said: source.said.to_string(),
+        found: source.found,
+        absent: source.absent,
+    }
+}

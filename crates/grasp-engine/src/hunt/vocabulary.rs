@@ -1,0 +1,175 @@
+//! The two closed lists of the hunt: all that can happen to it, and all it may do to others.
+
+use grasp_core::{CloneUrl, Domain, Identifier, Oid, PubKey, Time};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+/// Repositories of one name whose people overlap: one entry in the queue (S-32). Named after the
+/// least of the owners whose repository is here, who also stands for it where turns are taken.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FamilyId {
+    pub owner: PubKey,
+    pub identifier: Identifier,
+}
+
+impl fmt::Display for FamilyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.owner.to_npub(), self.identifier)
+    }
+}
+
+/// One attempt at one URL; never used twice by one hunt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Job(pub u64);
+
+/// Where an event that waits came from, which says how soon its data is worth looking for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Brought {
+    /// A user sent it; a push should follow.
+    Directly,
+    /// A relay did; its data is somewhere else already.
+    BySync,
+}
+
+/// Something happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HuntInput {
+    /// An event that lacks git data began to wait at `since`.
+    Held { family: FamilyId, brought: Brought, since: Time },
+    /// Something else about this family changed, such as where it may be found. Creates no entry.
+    Changed { family: FamilyId },
+    /// An event gave up waiting, now or in an earlier run, but its objects are still wanted (S-33).
+    Wanted { family: FamilyId },
+    /// Something that is served has lost objects, and nobody will push them again.
+    Damaged { family: FamilyId },
+    /// The answer to `Look`.
+    Looked { family: FamilyId, lack: Lack },
+    /// A running job would send one more request. Answered by `MayRequest`, when the domain may be
+    /// asked again.
+    WantsRequest { job: Job },
+    /// So much has come in for this job since the last time.
+    Received { job: Job, bytes: u64 },
+    /// A job is over; what it brought is released already.
+    Ended { job: Job, end: JobEnd },
+    /// A host says that it is a GRASP server (NIP-11).
+    Grasp(Domain),
+}
+
+/// What a family lacks, and where that may be found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Lack {
+    /// Objects that held or wanted events name and we do not have. Empty: there is nothing to do.
+    pub wants: BTreeSet<Oid>,
+    /// Candidates in order of preference, GRASP servers first, each once.
+    pub sources: Vec<Source>,
+    /// Some event is held; without that, all of this is on the wanted-list.
+    pub held: bool,
+}
+
+/// A place to look in.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Source {
+    pub url: CloneUrl,
+    /// What it may be asked for; `None`: everything that is wanted. A pull request's own address is
+    /// only asked for that pull request's commit.
+    pub covers: Option<BTreeSet<Oid>>,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobEnd {
+    pub outcome: Outcome,
+    /// What is here now thanks to this job.
+    pub found: BTreeSet<Oid>,
+    /// What the server said it does not have.
+    pub absent: BTreeSet<Oid>,
+    /// Received since the last `Received`.
+    pub bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It answered as a git server does, with all, some or nothing of what was wanted.
+    Answered,
+    /// 429, 503, or words to that effect.
+    SlowDown { retry_after: Option<Duration> },
+    /// The connection or the conversation failed. For people: class and host, never foreign text
+    /// beyond 200 characters.
+    Failed(String),
+    /// This address may never be asked.
+    Forbidden(String),
+    /// It is this very server.
+    Ourselves,
+    /// Too many requests to the same address, under however many names.
+    Crowded { until: Time },
+    /// The byte budget of this job was used up.
+    TooLarge,
+    /// We ended it, as the hunt asked.
+    Cancelled,
+}
+
+/// Do this.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HuntAction {
+    /// Say what this family lacks now. Answered by `Looked`, always.
+    Look {
+        family: FamilyId,
+    },
+    /// Fetch this from there; includes leave for one request. Answered by `Ended`, always.
+    Fetch {
+        job: Job,
+        family: FamilyId,
+        url: CloneUrl,
+        wants: BTreeSet<Oid>,
+        bytes_max: u64,
+    },
+    /// A job may send one more request.
+    MayRequest {
+        job: Job,
+    },
+    /// End this job; `Ended` follows all the same.
+    Cancel {
+        job: Job,
+    },
+    Tell(HuntNews),
+}
+
+/// For operators; the shell chooses words and level.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HuntNews {
+    /// One attempt begins.
+    Attempt { family: FamilyId, wants: usize, sources: usize },
+    /// Nothing is missing any more.
+    Complete { family: FamilyId },
+    /// Not this time.
+    Incomplete { family: FamilyId, wants: usize, attempts: u32, next: Time },
+    /// A domain asked for less.
+    SlowedDown { domain: Domain, until: Time },
+    /// The queue is full; this family has to wait for its next event.
+    TooMany { family: FamilyId },
+}
+
+/// A family in the queue, explained.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HuntView {
+    pub family: FamilyId,
+    pub attempts: u32,
+    pub next: Option<Time>,
+    pub running: Vec<CloneUrl>,
+    /// Domains whose turn it waits for.
+    pub waits_for: Vec<Domain>,
+    pub wants: usize,
+    pub held: bool,
+    /// What each source last said, for people.
+    pub sources: Vec<SourceView>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceView {
+    pub url: CloneUrl,
+    pub asked: Option<Time>,
+    pub said: String,
+    pub found: usize,
+    pub absent: usize,
+}
