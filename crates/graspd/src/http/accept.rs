@@ -9,6 +9,7 @@ use crate::http::relay::Conversation;
 use crate::http::respond::{self, Answer, busy, empty, finished, html};
 use crate::http::route::{Route, Step};
 use crate::http::unstuck::Unstuck;
+use crate::hunt;
 use crate::ingest::refused;
 use crate::metrics::{self, Gathered, Rejected};
 use crate::node::{Node, Ready, Seat, Visit};
@@ -155,6 +156,7 @@ impl Caller {
             }
             Route::Metrics if node.metrics_enabled => self.metrics().await,
             Route::Relays => self.relays().await,
+            Route::Hunts => self.hunts().await,
             Route::Health => respond::line(StatusCode::OK, "ok"),
             Route::Ready => match node.ready().await {
                 Ready::Yes => respond::line(StatusCode::OK, "ready"),
@@ -164,6 +166,9 @@ impl Caller {
                 Ok(guest) => guest.page().await,
                 Err(why) => busy(&why.to_string()),
             },
+            Route::Git(..) if node.instance.is_named_in(request.headers()) => {
+                git::unread(request, ourselves(&node.instance)).await
+            }
             Route::Git(repo, step) => match self.guest(repo, request.headers()) {
                 Ok(guest) => guest.answer(step, request).await,
                 Err(why) => git::unread(request, busy(&why.to_string())).await,
@@ -233,6 +238,13 @@ impl Caller {
         }
     }
 
+    async fn hunts(&self) -> Answer {
+        match hunt::hunts(&self.node).await {
+            Some(json) => respond::text(StatusCode::OK, "application/json", json),
+            None => busy("this server does not look for git data elsewhere right now"),
+        }
+    }
+
     async fn landing(&self) -> Answer {
         let node = &self.node;
         let figures = node.figures().await;
@@ -289,7 +301,7 @@ impl Caller {
     }
 }
 
-/// Our own call, by whatever name it came here: a link to ourselves would be of no use.
+/// Our own call, by whatever name it came here: what we have is of no use to us.
 fn ourselves(instance: &Instance) -> Answer {
     let mut answer = respond::line(StatusCode::CONFLICT, "ourselves");
     answer.headers_mut().insert(Instance::HEADER, instance.header_value());

@@ -20,6 +20,7 @@ pub enum Route {
     Metrics,
     /// What is known of every relay we follow, as JSON.
     Relays,
+    Hunts,
     Health,
     Ready,
     /// The page of a repository, for people.
@@ -57,6 +58,7 @@ impl Route {
             "/.well-known/nostr.json" if base_path.is_empty() => Route::Names,
             "/metrics" => Route::Metrics,
             "/api/v1/relays" => Route::Relays,
+            "/api/v1/hunts" => Route::Hunts,
             "/healthz" => Route::Health,
             "/readyz" => Route::Ready,
             _ => return Self::repository(method, place, uri.query(), headers),

@@ -28,11 +28,11 @@ use url::Url;
 /// Makes links. Cheap to clone; all clones share one count of places.
 #[derive(Clone)]
 pub struct Dialer {
-    resolver: Arc<dyn Resolve>,
-    tls: TlsConnector,
-    instance: Instance,
+    pub(super) resolver: Arc<dyn Resolve>,
+    pub(super) tls: TlsConnector,
+    pub(super) instance: Instance,
     places: Places,
-    limits: DialLimits,
+    pub(super) limits: DialLimits,
 }
 
 /// A link that lives.

@@ -1,0 +1,249 @@
+//! The conversation of one fetch: every request with leave, every byte counted. It knows HTTP, and
+//! what git puts into it; what is asked, and why, is decided in `course.rs`.
+
+use super::Desk;
+use super::course::{Heard, Speaks};
+use crate::outbound::{Ask, CallError, Caller, Connection, Response, Rule};
+use bytes::Bytes;
+use grasp_core::{CloneUrl, Oid};
+use grasp_engine::hunt::Outcome;
+use grasp_git::fetch::{
+    ADVERT_TYPE, AdvertReader, Answer, INFO_REFS, REQUEST_TYPE, RESULT_TYPE, RefsReader, Refusal,
+    UPLOAD_PACK, is_type, ls_refs_v2, request_v0, request_v2, wants_slowdown,
+};
+use hyper::StatusCode;
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Why a fetch goes no further.
+#[derive(Debug)]
+pub(super) enum Stop {
+    Call(CallError),
+    /// Without the host's name.
+    Failed(String),
+    SlowDown,
+    TooLarge,
+    Cancelled,
+}
+
+impl From<CallError> for Stop {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
+
+impl Stop {
+    pub(super) fn outcome(self, url: &CloneUrl) -> Outcome {
+        match self {
+            Self::Call(CallError::Forbidden(why)) => Outcome::Forbidden(why),
+            Self::Call(CallError::Ourselves) => Outcome::Ourselves,
+            Self::Call(CallError::Crowded { until }) => Outcome::Crowded { until },
+            Self::Call(CallError::SlowDown { retry_after }) => Outcome::SlowDown { retry_after },
+            Self::Call(CallError::Stale(why) | CallError::Failed(why)) => Outcome::Failed(why),
+            Self::Failed(why) => Outcome::Failed(format!("{}: {why}", host(url))),
+            Self::SlowDown => Outcome::SlowDown { retry_after: None },
+            Self::TooLarge => Outcome::TooLarge,
+            Self::Cancelled => Outcome::Cancelled,
+        }
+    }
+}
+
+fn host(url: &CloneUrl) -> String {
+    url.to_url().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default()
+}
+
+pub(super) struct Talk<'a, D> {
+    caller: &'a Caller,
+    url: &'a CloneUrl,
+    rule: Rule,
+    pub(super) desk: &'a mut D,
+    connection: Option<Connection>,
+    /// The first request is permitted already.
+    begun: bool,
+    left_bytes: u64,
+    untold_bytes: u64,
+    told: Instant,
+}
+
+/// An answer that begins like one to a fetch.
+pub(super) struct Arriving {
+    response: Response,
+    answer: Answer,
+}
+
+/// How often somebody is told how much came.
+const TELL_EVERY: Duration = Duration::from_millis(250);
+/// Of an answer that is of no use, this much is looked at for a request to slow down.
+const PAGE_BYTES_MAX: usize = 4 << 10;
+/// Where states and proposals keep what they name.
+const PREFIXES: [&str; 3] = ["refs/heads/", "refs/tags/", "refs/nostr/"];
+
+impl<'a, D: Desk> Talk<'a, D> {
+    pub(super) fn new(
+        caller: &'a Caller,
+        (url, rule): (&'a CloneUrl, Rule),
+        bytes_max: u64,
+        desk: &'a mut D,
+    ) -> Self {
+        Self {
+            caller,
+            url,
+            rule,
+            desk,
+            connection: None,
+            begun: false,
+            left_bytes: bytes_max,
+            untold_bytes: 0,
+            told: Instant::now(),
+        }
+    }
+
+    pub(super) fn left_bytes(&self) -> u64 {
+        self.left_bytes
+    }
+
+    /// For what follows, no more than this; what is left of that comes back to `widen`.
+    pub(super) fn narrow(&mut self, bytes_max: u64) -> u64 {
+        let kept = self.left_bytes.saturating_sub(bytes_max);
+        self.left_bytes -= kept;
+        kept
+    }
+
+    pub(super) fn widen(&mut self, kept: u64) {
+        self.left_bytes = self.left_bytes.saturating_add(kept);
+    }
+
+    /// What came in since somebody was told.
+    pub(super) fn untold_bytes(&self) -> u64 {
+        self.untold_bytes
+    }
+
+    pub(super) async fn advert(&mut self) -> Result<Heard, Stop> {
+        let ask = Ask { path: INFO_REFS, accept: ADVERT_TYPE, v2: true, body: None };
+        let mut response = match self.ask(&ask).await? {
+            Ok(response) => response,
+            Err(why) => return Ok(Heard::Unclear(why)),
+        };
+        let mut reader = AdvertReader::new();
+        while let Some(piece) = self.piece(&mut response).await? {
+            if let Err(refusal) = reader.push(&piece) {
+                return heard(refusal);
+            }
+        }
+        reader.finish().map_or_else(heard, |advert| Ok(Heard::Advert(advert)))
+    }
+
+    pub(super) async fn refs(&mut self) -> Result<Heard, Stop> {
+        let mut response = match self.ask(&post(true, ls_refs_v2(&PREFIXES))).await? {
+            Ok(response) => response,
+            Err(why) => return Ok(Heard::Unclear(why)),
+        };
+        let mut reader = RefsReader::new();
+        while let Some(piece) = self.piece(&mut response).await? {
+            if let Err(refusal) = reader.push(&piece) {
+                return heard(refusal);
+            }
+        }
+        reader.finish().map_or_else(heard, |refs| Ok(Heard::Refs(refs)))
+    }
+
+    /// An error that is heard is not the end of the conversation.
+    pub(super) async fn objects(
+        &mut self,
+        wants: &BTreeSet<Oid>,
+        haves: &[Oid],
+        speaks: Speaks,
+    ) -> Result<Result<Arriving, Heard>, Stop> {
+        let (ask, answer) = match speaks {
+            Speaks::V2 => (post(true, request_v2(wants, haves)), Answer::v2()),
+            Speaks::V0(caps) => (post(false, request_v0(wants, haves, &caps)), Answer::v0(&caps)),
+        };
+        let asked = self.ask(&ask).await?;
+        Ok(asked.map(|response| Arriving { response, answer }).map_err(Heard::Unclear))
+    }
+
+    /// The next bytes of an arriving answer; `None` at its end.
+    pub(super) async fn next(&mut self, from: &mut Arriving) -> Result<Option<Bytes>, Stop> {
+        self.piece(&mut from.response).await
+    }
+
+    /// One request, with leave. What cannot be of use is told in words.
+    async fn ask(&mut self, ask: &Ask) -> Result<Result<Response, String>, Stop> {
+        let response = match self.request(ask).await {
+            Err(Stop::Call(CallError::Stale(_))) => self.request(ask).await?,
+            asked => asked?,
+        };
+        let expected = if ask.body.is_some() { RESULT_TYPE } else { ADVERT_TYPE };
+        let fits = response.status == StatusCode::OK && is_type(response.content_type(), expected);
+        if fits { Ok(Ok(response)) } else { self.useless(response).await.map(Err) }
+    }
+
+    async fn request(&mut self, ask: &Ask) -> Result<Response, Stop> {
+        if std::mem::replace(&mut self.begun, true) && !self.desk.may_request().await {
+            return Err(Stop::Cancelled);
+        }
+        if self.connection.is_none() {
+            self.connection = Some(self.caller.open(self.url, self.rule).await?);
+        }
+        match &mut self.connection {
+            Some(connection) => Ok(connection.request(ask).await?),
+            None => Err(Stop::Cancelled),
+        }
+    }
+
+    /// Why an answer is no answer. Servers that want to be left alone say so in many ways.
+    async fn useless(&mut self, mut response: Response) -> Result<String, Stop> {
+        let mut page = Vec::new();
+        while page.len() < PAGE_BYTES_MAX
+            && let Ok(Some(piece)) = self.piece(&mut response).await
+        {
+            page.extend_from_slice(&piece);
+        }
+        let is_page = response.status == StatusCode::OK;
+        if !is_page && wants_slowdown(&String::from_utf8_lossy(&page)) {
+            return Err(Stop::SlowDown);
+        }
+        Ok(match is_page {
+            true => Refusal::NotGit.to_string(),
+            false => response.refusal(),
+        })
+    }
+
+    async fn piece(&mut self, response: &mut Response) -> Result<Option<Bytes>, Stop> {
+        let Some(piece) = response.piece().await? else { return Ok(None) };
+        let bytes = u64::try_from(piece.len()).unwrap_or(u64::MAX);
+        self.untold_bytes = self.untold_bytes.saturating_add(bytes);
+        if self.told.elapsed() >= TELL_EVERY {
+            self.desk.received(std::mem::take(&mut self.untold_bytes));
+            self.told = Instant::now();
+        }
+        let left = self.left_bytes.checked_sub(bytes);
+        self.left_bytes = left.unwrap_or(0);
+        if left.is_some() { Ok(Some(piece)) } else { Err(Stop::TooLarge) }
+    }
+}
+
+impl Arriving {
+    pub(super) fn answer(&mut self) -> &mut Answer {
+        &mut self.answer
+    }
+}
+
+fn post(v2: bool, body: Vec<u8>) -> Ask {
+    let body = Some((REQUEST_TYPE, Bytes::from(body)));
+    Ask { path: UPLOAD_PACK, accept: RESULT_TYPE, v2, body }
+}
+
+/// What a refusal means as long as nothing of a pack came.
+pub(super) fn heard(refusal: Refusal) -> Result<Heard, Stop> {
+    match refusal {
+        Refusal::NotOurRef(oid) => Ok(Heard::Lacks(oid)),
+        Refusal::Said(words) if wants_slowdown(&words) => Err(Stop::SlowDown),
+        Refusal::Said(_) => Ok(Heard::Refuses(refusal.to_string())),
+        Refusal::NotGit | Refusal::Truncated | Refusal::Malformed(_) => {
+            Ok(Heard::Unclear(refusal.to_string()))
+        }
+        _ => Err(Stop::Failed(refusal.to_string())),
+    }
+}
