@@ -90,7 +90,7 @@ fn quick() -> Plan {
     let pauses = Pauses {
         window: Duration::from_millis(300),
         quiet: Duration::from_millis(1_500),
-        patience: Duration::from_secs(60),
+        patience: Duration::from_secs(180),
     };
     let crowd = Crowd { repositories: 200, roots: 2_000, relays: 50, links: 20, largest: 500 };
     Plan {

@@ -2,7 +2,7 @@
 //! value, shared by the writer that changes repositories and the requests that read them.
 
 use crate::config::Config;
-use crate::ingest::{Checkpoint, Copying, UploadLimits};
+use crate::ingest::{Checkpoint, Copying, UploadLimits, WantedLimits};
 use crate::repos::Repos;
 use anyhow::Context;
 use grasp_core::hold::Patience;
@@ -35,7 +35,11 @@ pub struct Host {
     pub retention: Duration,
     /// How often that is looked through.
     pub cleanup_every: Duration,
+    /// Events a push is under way for.
     pub in_flight: InFlight,
+    /// Events whose objects are being fetched.
+    pub fetching: InFlight,
+    pub wanted: WantedLimits,
     /// Goes on at every step; tests stop here to see what a crash would leave.
     pub checkpoint: Box<Checkpoint>,
     /// Work that follows from a release but need not hold it up.
@@ -111,6 +115,8 @@ impl Host {
             retention: config.holding.retention,
             cleanup_every: config.holding.cleanup_interval,
             in_flight: InFlight::default(),
+            fetching: InFlight::default(),
+            wanted: config.hunt.wanted,
             checkpoint: Box::new(|_| true),
             chores,
         })
@@ -130,8 +136,7 @@ impl Host {
 
     /// `None` if the system does not tell.
     pub fn free_bytes(&self) -> Option<u64> {
-        let disk = statvfs(self.layout.root()).ok()?;
-        Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+        free_bytes(&self.layout)
     }
 
     pub fn send(&self, chore: Chore) {
@@ -142,7 +147,13 @@ impl Host {
     }
 }
 
-/// Events a push is under way for: their time does not run out meanwhile.
+/// What is left on the disk of the repositories; `None` if the system does not tell.
+pub fn free_bytes(layout: &Layout) -> Option<u64> {
+    let disk = statvfs(layout.root()).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+/// Events something is under way for: their time does not run out meanwhile.
 #[derive(Debug, Clone, Default)]
 pub struct InFlight(Arc<Mutex<HashMap<EventId, usize>>>);
 

@@ -2,9 +2,11 @@
 //! or is capped in number, so that no stranger can make the list grow without end.
 
 mod git;
+mod hunt;
 mod sync;
 
 pub use git::{Authorization, Direction, GitMetrics, Operation};
+pub use hunt::{DOMAIN_LABELS_MAX, HuntMetrics};
 pub use sync::{RELAY_LABELS_MAX, Rejected, Status, SyncMetrics};
 
 use grasp_core::Kind;
@@ -33,6 +35,7 @@ pub struct Metrics {
     events_rejected: IntCounterVec,
     pub git: GitMetrics,
     pub sync: SyncMetrics,
+    pub hunt: HuntMetrics,
     /// Repositories found not to be where their state says.
     pub refs_differ: IntCounter,
 }
@@ -76,6 +79,7 @@ impl Metrics {
         Ok(Self {
             git: GitMetrics::new(&registry)?,
             sync: SyncMetrics::new(&registry)?,
+            hunt: HuntMetrics::new(&registry)?,
             refs_differ: counter(
                 "ngit_git_refs_differ_total",
                 "Times a repository's refs were found to differ from its served state.",

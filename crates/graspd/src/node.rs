@@ -7,6 +7,7 @@ use crate::feed::Wake;
 use crate::host::Host;
 use crate::http::git::Turnstile;
 use crate::hub::Hub;
+use crate::hunt::HuntWatch;
 use crate::ingest::{Bounds, Ingest, SecondChance, Writer, withdraw_blacklisted};
 use crate::keeper;
 use crate::metrics::Metrics;
@@ -62,6 +63,8 @@ pub struct Node {
     pub desk: Arc<Desk>,
     /// A look at the sync engine, once it runs.
     pub sync: OnceLock<Watch>,
+    /// A look at the hunt for git data, once it runs.
+    pub hunt: OnceLock<HuntWatch>,
     /// A verdict about a peer that is older than this says nothing any more.
     pub verdict_age_max: Duration,
     /// Cancelled when the server begins to stop.
@@ -180,6 +183,7 @@ impl Node {
             host,
             turnstile: Turnstile::new(config.git.clone(), config.metrics.busiest_repositories_max),
             sync: OnceLock::new(),
+            hunt: OnceLock::new(),
             verdict_age_max: config.sync.verdict_age_max,
             closing: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -249,6 +253,13 @@ impl Node {
         // it still has to be signed for this relay and this minute.
         let _ = getrandom(&mut bytes, GetRandomFlags::empty());
         grasp_core::id::hex_encode(&bytes)
+    }
+
+    /// Chance for the machines that decide; from then on they do the same with the same inputs.
+    pub fn seed(&self) -> u64 {
+        let mut bytes = [0_u8; 8];
+        let _ = getrandom(&mut bytes, GetRandomFlags::empty());
+        u64::from_be_bytes(bytes)
     }
 }
 

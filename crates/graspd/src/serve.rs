@@ -3,6 +3,7 @@
 use crate::config::{Backend, Config, configured_owner_key};
 use crate::datadir::{DataDir, RelayKey, Root};
 use crate::http::accept;
+use crate::hunt;
 use crate::node::Node;
 use crate::sync;
 use anyhow::{Context, Result};
@@ -80,6 +81,8 @@ pub async fn run(mut config: Config) -> Result<()> {
     let (git_root, key) = (opened.git_root.clone(), opened.relay_key.public);
     let (node, threads) = Node::start(&config, &opened.store, git_root, key).await?;
     if config.sync.enabled {
+        // First, so that it hears from the very beginning which relays are GRASP servers.
+        hunt::start(&config, &node)?;
         sync::start(&config, &node, opened.relay_key.clone()).await?;
     }
     let accepting = tokio::spawn(accept::serve(listener, Arc::clone(&node), config.http.clone()));

@@ -124,7 +124,8 @@ fn value_name(form: Form) -> &'static str {
         | Form::Networks
         | Form::Keys
         | Form::Repositories
-        | Form::Identifiers => "LIST",
+        | Form::Identifiers
+        | Form::DomainLimits => "LIST",
         Form::Secret => "KEY",
     }
 }

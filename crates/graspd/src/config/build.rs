@@ -3,6 +3,7 @@
 
 use super::complaint::Complaint;
 use super::git::GitLimits;
+use super::hunt::HuntConfig;
 use super::limits::{ConnectionLimits, HttpLimits, RelayLimits, StoreLimits};
 use super::owner::OwnerSecret;
 use super::raw::RawConfig;
@@ -42,6 +43,7 @@ pub struct Config {
     pub holding: HoldingConfig,
     pub metrics: MetricsConfig,
     pub sync: SyncConfig,
+    pub hunt: HuntConfig,
     /// Directives for a tracing filter.
     pub log_filter: String,
     pub drain: Duration,
@@ -109,6 +111,7 @@ impl Config {
         let holding = HoldingConfig::read(from);
         let metrics = MetricsConfig::read(from);
         let sync = SyncConfig::read(from);
+        let hunt = HuntConfig::read(from);
         let (bind_address, naming, service) = Naming::read(from)?;
         let mut config = Self {
             bind_address,
@@ -130,6 +133,7 @@ impl Config {
             holding,
             metrics,
             sync,
+            hunt,
             log_filter: log_directives(&from.text(&NGIT_LOG_LEVEL)),
             drain: from.duration(&NGIT_DRAIN_SECS),
             push_drain: from.duration(&NGIT_PUSH_DRAIN_SECS),

@@ -7,6 +7,7 @@ mod complaint;
 mod docs;
 mod dotenv;
 mod git;
+mod hunt;
 mod limits;
 mod names;
 mod owner;
@@ -22,6 +23,7 @@ pub use build::{Backend, Config, HoldingConfig, MetricsConfig, PolicyConfig};
 pub use complaint::{Complaint, Layer};
 pub use docs::markdown;
 pub use git::{GitLimits, UnclaimedLimits};
+pub use hunt::HuntConfig;
 pub use limits::{
     ConnectionLimits, HttpLimits, IpBudgets, NegentropyLimits, RelayLimits, StoreLimits,
 };

@@ -76,11 +76,12 @@ pub enum Topic {
     Sync,
     Links,
     Questions,
+    Hunt,
     Modes,
 }
 
 impl Topic {
-    pub const ALL: [Topic; 13] = [
+    pub const ALL: [Topic; 14] = [
         Self::Service,
         Self::Storage,
         Self::Policy,
@@ -93,6 +94,7 @@ impl Topic {
         Self::Sync,
         Self::Links,
         Self::Questions,
+        Self::Hunt,
         Self::Modes,
     ];
 
@@ -110,6 +112,7 @@ impl Topic {
             Self::Sync => "Sync with other servers",
             Self::Links => "Sync: links to other relays",
             Self::Questions => "Sync: what other relays are asked",
+            Self::Hunt => "Sync: git data from other servers",
             Self::Modes => "Archive, contributor and private modes",
         }
     }
@@ -139,6 +142,8 @@ pub enum Form {
     Identifiers,
     RelayUrl,
     RelayUrls,
+    /// `host:concurrent,per_minute;...`
+    DomainLimits,
     Choice(&'static [&'static str]),
     /// A relay owner's secret key.
     Secret,
@@ -196,6 +201,9 @@ impl fmt::Display for Form {
             Self::Identifiers => "repository identifiers separated by commas",
             Self::RelayUrl => "a relay URL such as `wss://relay.example`",
             Self::RelayUrls => "relay URLs separated by commas, such as `wss://relay.example`",
+            Self::DomainLimits => {
+                "`host:concurrent,per_minute` separated by semicolons, such as `git.example:10,60`"
+            }
             Self::Secret => "an `nsec1...` key or 64 hex characters",
             Self::Choice(words) => return write!(f, "`{}`", words.join("` or `")),
         })

@@ -5,8 +5,8 @@
 use super::setting::Fallback::{Is, Unset};
 use super::setting::Part::{Built, Ignored, NotBuilt};
 use super::setting::Topic::{
-    Connections, Git, Links, Messages, Modes, Negentropy, Policy, Questions, Removal, Running,
-    Service, Storage, Sync,
+    Connections, Git, Hunt, Links, Messages, Modes, Negentropy, Policy, Questions, Removal,
+    Running, Service, Storage, Sync,
 };
 use super::setting::{Form, Part, Setting, Unit, ascii, shortened};
 
@@ -307,8 +307,6 @@ settings! {
     /// How long what a comparison with another relay showed is worth telling.
     NGIT_SYNC_VERDICT_MAX_AGE_HOURS: hours(1), Is("24"), Sync, Built;
 
-    /// Own limits for some hosts, as `host:concurrent,per_minute;...`.
-    NGIT_SYNC_DOMAIN_OVERRIDES: Form::Text, Is(""), Sync, NotBuilt("fetching git data from other servers");
     /// Follow authors to the relays they use (GRASP-03).
     NGIT_SYNC_PLUS_ENABLED: Form::Bool, Is("true"), Sync, Ignored("GRASP-03 sync");
     /// Relays asked for the relay lists of authors.
@@ -317,6 +315,69 @@ settings! {
     NGIT_SYNC_PLUS_FALLBACK_RELAYS: Form::RelayUrls, Is("wss://relay.ditto.pub,wss://relay.damus.io,wss://nos.lol,wss://relay.primal.net"), Sync, SYNC_PLUS;
     /// Events followed below one thread.
     NGIT_SYNC_RECURSIVE_DESCENDANT_LIMIT: count(1, u64::MAX), Is("500"), Sync, SYNC_PLUS;
+
+    /// After an event of a user lacks git data, how long a push is waited for before its data is
+    /// looked for elsewhere.
+    NGIT_SYNC_HUNT_DELAY_SECS: secs(0, DAY_SECS), Is("180"), Hunt, Built;
+    /// The same for an event that another relay brought.
+    NGIT_SYNC_HUNT_SYNCED_DELAY_MS: millis(0, 600_000), Is("500"), Hunt, Built;
+    /// The pause after a first attempt that did not find everything; it doubles each time.
+    NGIT_SYNC_HUNT_RETRY_MIN_SECS: secs(1, DAY_SECS), Is("20"), Hunt, Built;
+    /// The longest pause while some event is held.
+    NGIT_SYNC_HUNT_RETRY_MAX_SECS: secs(1, DAY_SECS), Is("120"), Hunt, Built;
+    /// The longest pause for events that gave up waiting, whose data is still wanted.
+    NGIT_SYNC_WANTED_RETRY_MAX_SECS: secs(1, DAY_SECS), Is("3600"), Hunt, Built;
+    /// How long the data of an event that gave up waiting is wanted.
+    NGIT_SYNC_WANTED_KEPT_SECS: secs(0, LONG_SECS), Is("604800"), Hunt, Built;
+    /// How many such events are kept.
+    NGIT_SYNC_WANTED_EVENTS_MAX: count(0, 10_000_000), Is("10000"), Hunt, Built;
+    /// And how many bytes of them.
+    NGIT_SYNC_WANTED_BYTES_MAX: bytes(0, 64 * GIB), Is("67108864"), Hunt, Built;
+    /// A second server is asked when the first takes longer than this.
+    NGIT_SYNC_HEDGE_SECS: secs(1, DAY_SECS), Is("30"), Hunt, Built;
+    /// Fetches from one host at a time.
+    NGIT_SYNC_DOMAIN_CONCURRENT: count(1, 10_000), Is("5"), Hunt, Built;
+    /// Requests to one host in any minute.
+    NGIT_SYNC_DOMAIN_RATE_LIMIT: count(1, 1_000_000), Is("30"), Hunt, Built;
+    /// The same for a host that says it is a GRASP server, until it objects.
+    NGIT_SYNC_GRASP_RATE_LIMIT: count(1, 1_000_000), Is("300"), Hunt, Built;
+    /// Own limits for some hosts, as `host:concurrent,per_minute;...`; a host may have a port.
+    NGIT_SYNC_DOMAIN_OVERRIDES: Form::DomainLimits, Is(""), Hunt, Built;
+    /// Requests to one address in any minute, under however many names.
+    NGIT_SYNC_ADDRESS_RATE_LIMIT: count(1, 1_000_000), Is("300"), Hunt, Built;
+    /// How long a host that asked for less gets no more than the common limits.
+    NGIT_SYNC_DOMAIN_OBJECTED_SECS: secs(0, LONG_SECS), Is("3600"), Hunt, Built;
+    /// How long a host is left alone that asks for it without saying how long.
+    NGIT_SYNC_SLOW_DOWN_SECS: secs(1, DAY_SECS), Is("60"), Hunt, Built;
+    /// However long it says.
+    NGIT_SYNC_SLOW_DOWN_MAX_SECS: secs(1, 7 * DAY_SECS), Is("3600"), Hunt, Built;
+    /// Fetches from all hosts at a time.
+    NGIT_SYNC_FETCHES_MAX: count(1, 10_000), Is("20"), Hunt, Built;
+    /// What one fetch may bring. For pull requests the limit of pushes for them holds as well.
+    NGIT_SYNC_FETCH_BYTES_MAX: bytes(MIB, 1_024 * GIB), Is("2147483648"), Hunt, Built;
+    /// What one host may send us in a day.
+    NGIT_SYNC_DOMAIN_BYTES_PER_DAY_MAX: bytes(MIB, 16_384 * GIB), Is("53687091200"), Hunt, Built;
+    /// What all of them may.
+    NGIT_SYNC_BYTES_PER_DAY_MAX: bytes(MIB, 16_384 * GIB), Is("214748364800"), Hunt, Built;
+    /// A fetch that brings less than NGIT_SYNC_FETCH_SILENCE_BYTES in this time is ended.
+    NGIT_SYNC_FETCH_SILENCE_SECS: secs(1, DAY_SECS), Is("300"), Hunt, Built;
+    /// See NGIT_SYNC_FETCH_SILENCE_SECS.
+    NGIT_SYNC_FETCH_SILENCE_BYTES: bytes(1, GIB), Is("65536"), Hunt, Built;
+    /// Clone addresses followed of one announcement or pull request; the rest are not.
+    NGIT_SYNC_CLONE_URLS_MAX: count(1, 1_000), Is("20"), Hunt, Built;
+    /// Places one family of repositories is looked for in.
+    NGIT_SYNC_HUNT_SOURCES_MAX: count(1, 10_000), Is("40"), Hunt, Built;
+    /// Families of repositories that are looked for at a time.
+    NGIT_SYNC_HUNTS_MAX: count(1, 10_000_000), Is("50000"), Hunt, Built;
+    /// Hosts whose limits are kept in mind.
+    NGIT_SYNC_HUNT_DOMAINS_MAX: count(1, 10_000_000), Is("10000"), Hunt, Built;
+    /// A repository that waits this long for its second try at a host counts like one that had
+    /// none.
+    NGIT_SYNC_HUNT_AGED_SECS: secs(1, LONG_SECS), Is("600"), Hunt, Built;
+    /// How long it is kept in mind what a host did not have.
+    NGIT_SYNC_HUNT_ABSENT_SECS: secs(0, DAY_SECS), Is("15"), Hunt, Built;
+    /// How often served repositories are looked through for lost or damaged objects.
+    NGIT_SYNC_REPAIR_SECS: secs(1, LONG_SECS), Is("3600"), Hunt, Built;
 
     /// Relays followed of one announcement; the rest are not.
     NGIT_SYNC_RELAYS_PER_ANNOUNCEMENT_MAX: count(1, 10_000), Is("20"), Links, Built;

@@ -6,7 +6,7 @@ use super::owner::OwnerSecret;
 use super::setting::Form;
 use grasp_core::policy::RepoPattern;
 use grasp_core::service::Authority;
-use grasp_core::{Identifier, PubKey, RelayUrl};
+use grasp_core::{Domain, Identifier, PubKey, RelayUrl};
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -28,8 +28,12 @@ pub(super) enum Value {
     Repositories(Vec<RepoPattern>),
     Identifiers(Vec<Identifier>),
     Relays(Vec<RelayUrl>),
+    DomainLimits(Vec<DomainLimit>),
     Secret(OwnerSecret),
 }
+
+/// How many fetches at a time, how many requests in a minute.
+pub(super) type DomainLimit = (Domain, (u32, u32));
 
 /// What is wrong with the text.
 type Wrong = String;
@@ -54,6 +58,7 @@ pub(super) fn parse(form: Form, text: &str) -> Result<Value, Wrong> {
         Form::Identifiers => list(text, single).map(Value::Identifiers),
         Form::RelayUrl => relay_url(text).map(|url| Value::Relays(vec![url])),
         Form::RelayUrls => list(text, relay_url).map(Value::Relays),
+        Form::DomainLimits => domain_limits(text).map(Value::DomainLimits),
         Form::Choice(words) => choice(text, words).map(Value::Text),
         Form::Secret => text.parse().map(Value::Secret).map_err(|_| {
             let state = if text.is_empty() { "is empty" } else { "is not a secret key" };
@@ -147,6 +152,19 @@ fn relay_url(text: &str) -> Result<RelayUrl, Wrong> {
     text.parse().map_err(|_| format!("`{text}` is not a relay URL"))
 }
 
+/// `git.example:10,60;git.other:8080:2,10`: after the last colon come the limits.
+fn domain_limits(text: &str) -> Result<Vec<DomainLimit>, Wrong> {
+    let items = text.split(';').map(str::trim).filter(|text| !text.is_empty());
+    let limits = |item: &str| {
+        let (domain, limits) = item.rsplit_once(':')?;
+        let (concurrent, per_minute) = limits.split_once(',')?;
+        let positive = |text: &str| text.trim().parse::<u32>().ok().filter(|number| *number > 0);
+        Some((domain.parse().ok()?, (positive(concurrent)?, positive(per_minute)?)))
+    };
+    let read = |item: &str| limits(item).ok_or_else(|| format!("`{item}` is no host with limits"));
+    items.map(read).collect()
+}
+
 fn choice(text: &str, words: &[&str]) -> Result<String, Wrong> {
     let word = words.iter().find(|word| word.eq_ignore_ascii_case(text));
     word.map(|word| (*word).to_owned()).ok_or_else(|| format!("`{text}` is not one of the choices"))
@@ -217,6 +235,24 @@ mod tests {
         };
         let shown: Vec<String> = nets.iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["10.0.0.0/8", "::1/128"]);
+    }
+
+    #[test]
+    fn s35_hosts_may_have_limits_of_their_own() {
+        let read = |text| match parse(Form::DomainLimits, text) {
+            Ok(Value::DomainLimits(limits)) => limits
+                .into_iter()
+                .map(|(domain, (at_once, starts))| format!("{domain} {at_once} {starts}"))
+                .collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(read(""), Vec::<String>::new());
+        let both = "Git.example:10,60; git.other:8080:2,10;";
+        assert_eq!(read(both), ["git.example:443 10 60", "git.other:8080 2 10"]);
+        assert_eq!(read("[::1]:80:1,1"), ["[::1]:80 1 1"]);
+        for bad in ["git.example", "git.example:10", "git.example:0,5", "git.example:1,x", ":1,2"] {
+            assert!(parse(Form::DomainLimits, bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

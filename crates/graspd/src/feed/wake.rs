@@ -9,6 +9,8 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub struct Wake {
     bell: Notify,
+    /// The same for those who look for git data.
+    hunting_bell: Notify,
     touched: Mutex<Touched>,
 }
 
@@ -32,6 +34,7 @@ impl Wake {
     /// Something was stored, or went.
     pub fn ring(&self) {
         self.bell.notify_one();
+        self.hunting_bell.notify_one();
     }
 
     /// These repositories may no longer be what they were. Comes after the commit.
@@ -50,6 +53,10 @@ impl Wake {
     /// Returns at once if the bell was rung since the last time.
     pub(super) async fn rung(&self) {
         self.bell.notified().await;
+    }
+
+    pub async fn rung_for_the_hunt(&self) {
+        self.hunting_bell.notified().await;
     }
 
     pub(super) fn take(&self) -> Touched {

@@ -2,7 +2,7 @@
 //! the network threads, and what waits is bounded in bytes, so a fast sender waits instead.
 
 use super::gather::known;
-use super::land::{Copied, Delivery, Outcome};
+use super::land::{Copied, Delivery, Fetched, Outcome};
 use crate::threads::essential;
 use grasp_core::event::{Forged, KeyRing};
 use grasp_core::maintainers::Standing;
@@ -52,6 +52,8 @@ pub(super) enum Work {
     Sweep,
     /// A push whose objects are in quarantine.
     Land(Box<Delivery>, oneshot::Sender<Outcome>),
+    /// Objects that another server had.
+    Fetched(Box<Fetched>, oneshot::Sender<bool>),
     /// Objects copied from another repository here.
     Copied(Copied),
     /// That failed; it may be asked for again.
@@ -95,6 +97,7 @@ impl std::fmt::Debug for Work {
             Work::Admit(_) => "Admit",
             Work::Sweep => "Sweep",
             Work::Land(..) => "Land",
+            Work::Fetched(..) => "Fetched",
             Work::Copied(_) => "Copied",
             Work::NotCopied { .. } => "NotCopied",
             Work::Extend(..) => "Extend",
@@ -157,6 +160,13 @@ impl Ingest {
         let (answer, outcome) = oneshot::channel();
         let _ = self.writer.send(Work::Land(Box::new(delivery), answer)).await;
         outcome.await.unwrap_or_else(|_| Outcome::failed())
+    }
+
+    /// Returns once what these objects complete is served; false if they were not taken.
+    pub async fn fetched(&self, fetched: Fetched) -> bool {
+        let (done, served) = oneshot::channel();
+        let _ = self.writer.send(Work::Fetched(Box::new(fetched), done)).await;
+        served.await.unwrap_or(false)
     }
 
     pub async fn copied(&self, copied: Copied) {

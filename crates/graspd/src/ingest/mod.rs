@@ -11,6 +11,7 @@ mod helping;
 mod holds;
 mod import;
 mod inventory;
+mod lacks;
 mod land;
 mod lanes;
 mod plan;
@@ -25,13 +26,15 @@ mod sweep;
 mod uploads;
 mod views;
 mod waiting;
+mod wanted;
 mod writer;
 
 pub use admit::{Admission, Bounds};
 pub use blacklist::withdraw_blacklisted;
 pub use import::import;
 pub use inventory::{inventory, unknown};
-pub use land::{Copied, Delivery, Outcome};
+pub use lacks::{Errand, Lacking, Needy, Purpose, Question, Waits, families_of, lacking};
+pub use land::{Copied, Delivery, Fetched, Outcome};
 pub use lanes::{Asker, Ingest, Jotting, Offer};
 pub use plan::Copying;
 pub use preview::{Preview, Round, compare, may_upload, others_in_need, preview};
@@ -40,6 +43,7 @@ pub use settle::{Checkpoint, Step};
 pub use uploads::UploadLimits;
 pub use views::{Hosting, hosted};
 pub use waiting::{Waiting, waiting};
+pub use wanted::WantedLimits;
 pub use writer::Writer;
 
 #[cfg(test)]

@@ -44,6 +44,9 @@ fn went(
     match space {
         // A version that is no longer served may still be what the branches follow.
         Space::Served | Space::Held | Space::History => effects.affected.event(event),
+        Space::Wanted => {
+            txn.remove_note(Shelf::Wanted, event.id.as_bytes())?;
+        }
         Space::Aside => {}
     }
     if space == Space::Held {
@@ -71,7 +74,7 @@ pub(super) fn bury(
         txn.bury_coordinate(coordinate, deletion.at)?;
     }
     let mut bereft = deletion.coordinates.clone();
-    for space in [Space::History, Space::Held, Space::Served] {
+    for space in [Space::History, Space::Wanted, Space::Held, Space::Served] {
         for id in &deletion.ids {
             let header = txn.header(space, id)?;
             if !header.is_some_and(|found| deletion.covers_named(&found.author, found.kind)) {
@@ -134,7 +137,8 @@ pub(super) fn sweep_expired(
 /// Those that a repository may look different without.
 fn concerning(space: Space, event: &VerifiedEvent) -> Option<(Space, VerifiedEvent)> {
     let kinds = [Kind::ANNOUNCEMENT, Kind::STATE, Kind::PULL_REQUEST, Kind::PULL_REQUEST_UPDATE];
-    (space == Space::Held || kinds.contains(&event.kind)).then(|| (space, event.clone()))
+    let waits = matches!(space, Space::Held | Space::Wanted);
+    (waits || kinds.contains(&event.kind)).then(|| (space, event.clone()))
 }
 
 /// The owner left: the repository's announcement is no longer served.

@@ -4,6 +4,7 @@
 use super::holds;
 use super::plan::view_key;
 use super::views::HISTORY_MAX;
+use super::wanted;
 use crate::hub::Fresh;
 use grasp_core::hold::Hold;
 use grasp_core::nip34::State;
@@ -25,6 +26,7 @@ pub(super) fn serve(
     };
     let fresh = match txn.put(Space::Served, event, from)? {
         Put::Stored { serial, .. } => {
+            wanted::forget_older(txn, event)?;
             if let Some(replaced) = replaced {
                 remember(txn, &replaced)?;
             }
@@ -71,6 +73,7 @@ pub(super) fn keep_waiting(
             holds::end(txn, &older)?;
         }
         holds::set(txn, &event.id, &hold)?;
+        wanted::forget_older(txn, event)?;
     }
     Ok(Vec::new())
 }

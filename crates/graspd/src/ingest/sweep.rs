@@ -7,10 +7,11 @@ use super::copies;
 use super::holds;
 use super::plan::{followed, view_key};
 use super::refused;
-use super::removal::{remove, sweep_expired, sweep_vanished};
+use super::removal::{sweep_expired, sweep_vanished};
 use super::settle::SettleError;
 use super::uploads;
 use super::views::hosted;
+use super::wanted;
 use super::writer::Desk;
 use crate::host::Chore;
 use crate::hub::Fresh;
@@ -91,6 +92,7 @@ impl Desk<'_> {
             let waits = |txn: &dyn Transaction, id: &EventId| txn.contains(Space::Held, id);
             effects.discards.extend(uploads::take_expired(txn, now, waits)?);
             if prune {
+                wanted::prune(txn, now, &writer.host.wanted)?;
                 prune_expired(txn, now)?;
                 refused::prune(txn, now, writer.second_chance.ids_for)?;
                 self.prune_aside(txn)?;
@@ -149,17 +151,43 @@ impl Desk<'_> {
                 holds::set(txn, &id, &hold.extended(self.now, host.patience))?;
                 continue;
             }
+            if host.fetching.contains(&id) {
+                wanted::defer(txn, &id, hold, self.now)?;
+                continue;
+            }
             match hold.due(header.kind, self.now, host.patience) {
                 Due::NotYet => {}
                 Due::Sleep(asleep) => holds::set(txn, &id, &asleep)?,
+                Due::Expire if self.sleeps_on(txn, &id)? => {
+                    let deadline = self.now.plus(host.patience.asleep);
+                    holds::set(txn, &id, &Hold { deadline, ..hold })?;
+                }
                 Due::Expire => {
                     tracing::info!(%id, kind = header.kind.0, "gave up waiting for git data");
-                    remove(txn, Space::Held, &id, self.now, effects)?;
-                    txn.put_note(Shelf::Expired, id.as_bytes(), &self.now.0.to_be_bytes())?;
+                    self.park_what_came(txn, &id)?;
+                    wanted::give_up(txn, &id, self.now, &host.wanted, effects)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// An announcement whose state is still looked for.
+    fn sleeps_on(&self, txn: &dyn Transaction, id: &EventId) -> Result<bool> {
+        let held = txn.get(Space::Held, id)?;
+        let held = held.filter(|held| held.event.kind == Kind::ANNOUNCEMENT);
+        held.map_or(Ok(false), |held| wanted::needs_announcement(txn, held.event.d()))
+    }
+
+    /// Some objects of a repository that never became whole may have come; they go in time.
+    fn park_what_came(&self, txn: &mut dyn Transaction, id: &EventId) -> Result<()> {
+        let Some(held) = txn.get(Space::Held, id)? else { return Ok(()) };
+        let Some(repo) = held.event.coordinate().and_then(|it| it.repo()) else { return Ok(()) };
+        let is_served = txn.current_position(Space::Served, &repo.coordinate())?.is_some();
+        if is_served || !self.writer.host.layout.repository(&repo).is_dir() {
+            return Ok(());
+        }
+        txn.put_note(Shelf::Parked, &view_key(&repo), &self.now.0.to_be_bytes())
     }
 
     /// Requests whose author never came. An owner's farewell stays as long as the data they left, so

@@ -52,8 +52,22 @@ pub fn hosted(store: &dyn Snapshot, rules: &Rules, repo: &RepoId) -> Result<Opti
     })
 }
 
+/// The same for one that may sleep.
+pub(super) fn standing(
+    store: &dyn Snapshot,
+    rules: &Rules,
+    repo: &RepoId,
+) -> Result<Option<Standing>> {
+    let Some((found, standing)) = announcement(store, repo)? else { return Ok(None) };
+    let hosts = Announcement::parse(&found.event).is_ok_and(|it| rules.hosts(&it));
+    Ok(Some(standing).filter(|_| hosts))
+}
+
 /// The newest announcement of a repository; served if any version is.
-fn announcement(store: &dyn Snapshot, repo: &RepoId) -> Result<Option<(StoredEvent, Standing)>> {
+pub(super) fn announcement(
+    store: &dyn Snapshot,
+    repo: &RepoId,
+) -> Result<Option<(StoredEvent, Standing)>> {
     let coordinate = repo.coordinate();
     let served = store.current(Space::Served, &coordinate)?;
     let held = store.current(Space::Held, &coordinate)?;

@@ -69,6 +69,7 @@ struct News {
 enum Reply {
     Event { asker: Arc<dyn Asker>, id: EventId, answer: Answer, _room: OwnedSemaphorePermit },
     Push(oneshot::Sender<Outcome>, Outcome),
+    Fetch(oneshot::Sender<bool>, bool),
 }
 
 impl Writer {
@@ -145,6 +146,12 @@ impl Desk<'_> {
             Work::Admit(_) => return,
             Work::Sweep => News { fresh: self.sweep(tide), reply: None },
             Work::Settle(repo) => News { fresh: self.look_after(&repo), reply: None },
+            Work::Fetched(fetched, done) => {
+                let repo = fetched.to.clone();
+                let (fresh, taken) = self.fetched(*fetched);
+                self.writer.host.send(Chore::Tidy(repo));
+                News { fresh, reply: Some(Reply::Fetch(done, taken)) }
+            }
             Work::Copied(copied) => News { fresh: self.copied(copied), reply: None },
             Work::Jot(mut jotting) => {
                 if let Err(error) = self.writer.store.write(&mut *jotting) {
@@ -320,6 +327,7 @@ fn tell(hub: &Hub, news: Receiver<Vec<News>>) {
             Some(Reply::Event { asker, id, answer, .. }) => asker.answer(&id, &answer),
             // A client that left does not listen; what it pushed stays.
             Some(Reply::Push(sender, outcome)) => drop(sender.send(outcome)),
+            Some(Reply::Fetch(sender, taken)) => drop(sender.send(taken)),
             None => {}
         }
     }

@@ -7,7 +7,7 @@ use super::link::{self, Order};
 use super::{memory, news};
 use crate::metrics::Status;
 use grasp_core::{RelayUrl, Time};
-use grasp_engine::{Action, Engine, Input, Refusal};
+use grasp_engine::{Action, Engine, Input, Peer, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,8 @@ impl Hands {
     pub(super) fn notice(&mut self, input: &Input, now: Time) {
         let metrics = &self.ground.node.metrics.sync;
         match input {
-            Input::Connected { relay, .. } => {
+            Input::Connected { relay, peer } => {
+                self.tell_the_hunt(relay, peer);
                 metrics.attempt(relay, true);
                 metrics.connected(relay, true);
                 self.sessions.insert(relay.clone(), (now, None));
@@ -80,6 +81,15 @@ impl Hands {
                 metrics.refused(relay, Refusal::of(text).name());
             }
             _ => {}
+        }
+    }
+
+    /// What a relay is says how often its git side may be asked (S-35).
+    fn tell_the_hunt(&self, relay: &RelayUrl, peer: &Peer) {
+        if let (true, Some(hunt)) = (peer.grasp, self.ground.node.hunt.get())
+            && let Ok(domain) = relay.place().parse()
+        {
+            hunt.is_grasp(domain);
         }
     }
 

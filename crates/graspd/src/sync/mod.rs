@@ -61,7 +61,7 @@ pub async fn start(config: &Config, node: &Arc<Node>, key: RelayKey) -> anyhow::
         node: Arc::clone(node),
     });
     let now = node.clock.now();
-    let mut engine = Engine::new(sync.engine.clone(), seed(&node.challenge()));
+    let mut engine = Engine::new(sync.engine.clone(), node.seed());
     if let Some(relay) = &sync.bootstrap {
         engine = engine.with_bootstrap(relay, now);
     }
@@ -93,9 +93,4 @@ impl Ground {
             false => Rule::Strangers,
         }
     }
-}
-
-/// Chance comes from the same place as challenges do.
-fn seed(hex: &str) -> u64 {
-    hex.get(..16).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(1)
 }

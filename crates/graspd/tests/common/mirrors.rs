@@ -3,7 +3,7 @@
 
 use super::hosted::MAIN;
 use super::{acme, home};
-use grasp_core::{EventId, Kind, VerifiedEvent};
+use grasp_core::{EventId, Kind, Oid, VerifiedEvent};
 use grasp_testkit::{Client, Draft, Git, Repository, Server, WorkTree, http, now, until};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -68,6 +68,39 @@ impl Mirrors {
             holds(&self.servers[at], &[self.announcement.id, self.state.id]).await
         })
         .await;
+    }
+
+    /// The owner only says that it is hosted here as well; nothing is pushed.
+    pub(crate) async fn announces(&self, at: usize) {
+        let answer = self.client(at).await.publishes(&self.announcement).await;
+        assert!(answer.ok, "{answer:?}");
+    }
+
+    pub(crate) async fn serves_the_repository(&self, at: usize) {
+        until("the repository is served", || async {
+            holds(&self.servers[at], &[self.announcement.id, self.state.id]).await
+        })
+        .await;
+    }
+
+    /// The owner commits, signs and pushes to this server alone.
+    pub(crate) async fn moves_on(&self, at: usize, step: u64) -> (VerifiedEvent, Oid) {
+        let tip = self.tree.commit("README", &format!("change {step}")).await;
+        // Later than all before, however fast this goes.
+        let time = now() + step;
+        let state = self.acme.state(&self.acme.owner, time, &[(MAIN, &tip.to_hex())], Some("main"));
+        let answer = self.client(at).await.publishes(&state).await;
+        assert!(answer.ok, "{answer:?}");
+        self.tree.push(&self.url(at), &["main"]).await.expect("the push of the state");
+        (state, tip)
+    }
+
+    pub(crate) fn url(&self, at: usize) -> String {
+        self.acme.clone_url(&self.servers[at].address)
+    }
+
+    pub(crate) fn tree(&self) -> &WorkTree {
+        &self.tree
     }
 
     pub(crate) async fn client(&self, at: usize) -> Client {

@@ -1,7 +1,7 @@
 //! A server without sockets that dies at a step of one's choice, and the disk that outlives it.
 
 use super::super::{Asker, Bounds, Copied, Delivery, Ingest, Offer, Outcome, SecondChance};
-use super::super::{UploadLimits, Writer, holds};
+use super::super::{UploadLimits, WantedLimits, Writer, holds};
 use crate::clock::Clock;
 use crate::feed::Wake;
 use crate::host::{Chore, Host, InFlight};
@@ -117,6 +117,8 @@ impl Machine {
             retention: Duration::from_secs(1),
             cleanup_every: Duration::from_secs(1),
             in_flight: InFlight::default(),
+            fetching: InFlight::default(),
+            wanted: WantedLimits::default(),
             checkpoint: Box::new(move |_| {
                 counted.fetch_add(1, Ordering::Relaxed) < limit.load(Ordering::Relaxed)
             }),

@@ -1,0 +1,253 @@
+//! Owns the hunt. Nothing else may touch it, so nothing needs a lock; and it never waits for
+//! anything but the next thing to happen.
+
+use super::{Ground, job};
+use crate::ingest::{Lacking, Question, lacking};
+use grasp_core::{Domain, Time};
+use grasp_engine::hunt::{
+    Brought, DomainView, FamilyId, Hunt, HuntAction, HuntInput, HuntNews, HuntTotals, HuntView,
+    Job, Lack,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+/// A look at the hunt from outside, and a word to it.
+#[derive(Debug, Clone)]
+pub struct HuntWatch {
+    /// What was last shown, and when: many may look, few are worth the work.
+    pub(super) shown: Arc<Mutex<Option<(Time, String)>>>,
+    questions: mpsc::Sender<oneshot::Sender<Snapshot>>,
+    words: mpsc::UnboundedSender<HuntInput>,
+}
+
+/// The hunt as it stands.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub totals: HuntTotals,
+    pub families: Vec<HuntView>,
+    pub domains: Vec<DomainView>,
+}
+
+impl HuntWatch {
+    /// `None` while the server stops.
+    pub async fn look(&self) -> Option<Snapshot> {
+        let (answer, answered) = oneshot::channel();
+        self.questions.send(answer).await.ok()?;
+        answered.await.ok()
+    }
+
+    /// A relay said that it is a GRASP server, so its git side may be asked more often.
+    pub fn is_grasp(&self, domain: Domain) {
+        let _ = self.words.send(HuntInput::Grasp(domain));
+    }
+
+    /// Something that is served has lost objects.
+    pub fn is_damaged(&self, family: FamilyId) {
+        let _ = self.words.send(HuntInput::Damaged { family });
+    }
+}
+
+const QUESTIONS_LEN: usize = 16;
+/// Inputs handled before actions are carried out, when many come at once.
+const HELPING: usize = 256;
+const COUNT_EVERY: Duration = Duration::from_secs(1);
+/// However far the next deadline is: the clock may have been set.
+const SLEEP_MAX: Duration = Duration::from_secs(5);
+const FAMILIES_SHOWN_MAX: usize = 1_000;
+const DOMAINS_SHOWN_MAX: usize = 1_000;
+/// A store that cannot be read is asked again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+pub(super) fn start(hunt: Hunt, feed: mpsc::Receiver<HuntInput>, ground: Arc<Ground>) -> HuntWatch {
+    // Jobs and looks are few, and each says little: the hunt's own limits bound this.
+    let (words, said) = mpsc::unbounded_channel();
+    let (questions, asked) = mpsc::channel(QUESTIONS_LEN);
+    let tasks = ground.node.tasks.clone();
+    let (jobs, counted_at) = (BTreeMap::new(), Time(0));
+    let driver = Driver { hunt, feed, said, asked, words: words.clone(), jobs, ground, counted_at };
+    tasks.spawn(driver.run());
+    HuntWatch { shown: Arc::default(), questions, words }
+}
+
+struct Driver {
+    hunt: Hunt,
+    feed: mpsc::Receiver<HuntInput>,
+    said: mpsc::UnboundedReceiver<HuntInput>,
+    asked: mpsc::Receiver<oneshot::Sender<Snapshot>>,
+    words: mpsc::UnboundedSender<HuntInput>,
+    jobs: BTreeMap<Job, Handle>,
+    ground: Arc<Ground>,
+    counted_at: Time,
+}
+
+/// A running job.
+struct Handle {
+    leave: mpsc::UnboundedSender<()>,
+    cancel: CancellationToken,
+    domain: Domain,
+}
+
+impl Driver {
+    async fn run(mut self) {
+        let closing = self.ground.node.closing.clone();
+        let (mut told, mut said) = (Vec::new(), Vec::new());
+        loop {
+            let wake = self.wake_in();
+            tokio::select! {
+                () = closing.cancelled() => break,
+                count = self.said.recv_many(&mut said, HELPING) => {
+                    if count == 0 { break }
+                }
+                count = self.feed.recv_many(&mut told, HELPING) => {
+                    if count == 0 { break }
+                }
+                Some(answer) = self.asked.recv() => {
+                    let _ = answer.send(self.snapshot());
+                }
+                () = tokio::time::sleep(wake) => {}
+            }
+            for input in told.drain(..).chain(said.drain(..)) {
+                self.handle(input);
+            }
+            let now = self.now();
+            self.hunt.handle_deadline(now);
+            while let Some(action) = self.hunt.poll_action() {
+                self.carry_out(action, now);
+            }
+            self.count(now);
+        }
+    }
+
+    fn handle(&mut self, input: HuntInput) {
+        tracing::debug!(?input, "hunt");
+        let metrics = &self.ground.node.metrics.hunt;
+        if let HuntInput::Ended { job, end } = &input {
+            metrics.found(end.found.len());
+            if let Some(gone) = self.jobs.remove(job) {
+                metrics.ended(&gone.domain);
+            }
+        }
+        self.hunt.handle(input, self.now());
+    }
+
+    fn carry_out(&mut self, action: HuntAction, now: Time) {
+        tracing::debug!(?action, "hunt");
+        match action {
+            HuntAction::Look { family } => {
+                let look = look(Arc::clone(&self.ground), family, self.words.clone());
+                self.ground.node.tasks.spawn(look);
+            }
+            HuntAction::Fetch { job, family, url, wants, bytes_max } => {
+                let domain = url.domain();
+                self.ground.node.metrics.hunt.started(&domain);
+                let (leave, leaves) = mpsc::unbounded_channel();
+                let cancel = self.ground.node.closing.child_token();
+                let order = job::Order { job, family, url, wants, bytes_max };
+                let line = job::Line {
+                    ground: Arc::clone(&self.ground),
+                    words: self.words.clone(),
+                    leaves,
+                    cancel: cancel.clone(),
+                };
+                self.ground.node.tasks.spawn(job::run(order, line));
+                self.jobs.insert(job, Handle { leave, cancel, domain });
+            }
+            HuntAction::MayRequest { job } => {
+                if let Some(handle) = self.jobs.get(&job) {
+                    self.ground.node.metrics.hunt.requested(&handle.domain);
+                    let _ = handle.leave.send(());
+                }
+            }
+            HuntAction::Cancel { job } => {
+                if let Some(handle) = self.jobs.get(&job) {
+                    handle.cancel.cancel();
+                }
+            }
+            HuntAction::Tell(news) => self.tell(&news, now),
+        }
+    }
+
+    fn tell(&self, news: &HuntNews, now: Time) {
+        match news {
+            HuntNews::Attempt { family, wants, sources } => {
+                self.ground.node.metrics.hunt.attempts.inc();
+                tracing::debug!(%family, wants, sources, "looking for git data");
+            }
+            HuntNews::Complete { family } => tracing::info!(%family, "all git data is here"),
+            HuntNews::Incomplete { family, wants, attempts, next } => {
+                let next_try_secs = next.since(now).as_secs();
+                tracing::info!(%family, wants, attempts, next_try_secs, "git data is still missing");
+            }
+            HuntNews::SlowedDown { domain, until } => {
+                let secs = until.since(now).as_secs();
+                tracing::warn!(%domain, secs, "a git server asks to be left alone");
+            }
+            HuntNews::TooMany { family } => {
+                tracing::warn!(%family, "too many repositories lack git data; not looked for");
+            }
+        }
+    }
+
+    fn count(&mut self, now: Time) {
+        if now >= self.counted_at.plus(COUNT_EVERY) {
+            self.counted_at = now;
+            self.ground.node.metrics.hunt.queue(self.hunt.totals().families);
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let now = self.now();
+        let mut families = self.hunt.views(now);
+        families.truncate(FAMILIES_SHOWN_MAX);
+        let mut domains = self.hunt.domains(now);
+        domains.truncate(DOMAINS_SHOWN_MAX);
+        Snapshot { totals: self.hunt.totals(), families, domains }
+    }
+
+    fn wake_in(&self) -> Duration {
+        let now = self.now();
+        let next = self.hunt.next_deadline().map(|(at, _)| at.since(now));
+        next.unwrap_or(SLEEP_MAX).min(SLEEP_MAX)
+    }
+
+    fn now(&self) -> Time {
+        self.ground.node.clock.now()
+    }
+}
+
+/// Says what a family lacks. A family that goes by another name now is looked for under that.
+async fn look(ground: Arc<Ground>, family: FamilyId, words: mpsc::UnboundedSender<HuntInput>) {
+    let Some(found) = lacks(&ground, &family).await else { return };
+    let lack = Lack { wants: found.wants(), held: found.is_held(), sources: found.sources };
+    if let Some(other) = found.elsewhere {
+        let (brought, since) = (Brought::BySync, ground.node.clock.now());
+        let _ = words.send(HuntInput::Held { family: other, brought, since });
+    }
+    let _ = words.send(HuntInput::Looked { family, lack });
+}
+
+/// `None` when the server stops.
+pub(super) async fn lacks(ground: &Arc<Ground>, family: &FamilyId) -> Option<Lacking> {
+    loop {
+        let (node, family, damaged) =
+            (Arc::clone(&ground.node), family.clone(), ground.damaged.lock().clone());
+        let urls_per_event_max = ground.urls_per_event_max;
+        let asked = ground.node.explorers.ask(move |store| {
+            let (rules, repos) = (&node.rules, &node.host.repos);
+            let (family, damaged) = (&family, &damaged);
+            lacking(store, &Question { rules, repos, family, damaged, urls_per_event_max })
+        });
+        match asked.await {
+            Ok(Ok(found)) => return Some(found),
+            Ok(Err(error)) => tracing::error!(%error, "what is missing cannot be read"),
+            Err(_) => return None,
+        }
+        tokio::select! {
+            () = ground.node.closing.cancelled() => return None,
+            () = tokio::time::sleep(RETRY_AFTER) => {}
+        }
+    }
+}

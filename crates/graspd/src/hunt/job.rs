@@ -1,0 +1,188 @@
+//! One job of the hunt: looks again what is missing, fetches it from one address, and hands every
+//! find to the writer at once, which releases what it completes. Whatever happens, the hunt hears of
+//! the end exactly once.
+
+use super::Ground;
+use super::drive::lacks;
+use crate::fetch::{Desk, Part, Task};
+use crate::ingest::{Errand, Fetched, Lacking, Purpose, Waits};
+use grasp_core::{CloneUrl, EventId, Oid};
+use grasp_engine::hunt::{FamilyId, HuntInput, Job, JobEnd, Outcome};
+use grasp_git::{Quarantine, damaged_packs};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// What the hunt asked for.
+#[derive(Debug)]
+pub(super) struct Order {
+    pub(super) job: Job,
+    pub(super) family: FamilyId,
+    pub(super) url: CloneUrl,
+    pub(super) wants: BTreeSet<Oid>,
+    pub(super) bytes_max: u64,
+}
+
+/// How a job talks with the hunt.
+pub(super) struct Line {
+    pub(super) ground: Arc<Ground>,
+    pub(super) words: mpsc::UnboundedSender<HuntInput>,
+    /// One for each further request that may be sent.
+    pub(super) leaves: mpsc::UnboundedReceiver<()>,
+    pub(super) cancel: CancellationToken,
+}
+
+pub(super) async fn run(order: Order, line: Line) {
+    let Line { ground, words, leaves, cancel } = line;
+    let mut report = Report { job: order.job, words: words.clone(), end: None };
+    let work = work(&order, ground, words, leaves);
+    let end = tokio::select! {
+        end = work => end,
+        () = cancel.cancelled() => ended(Outcome::Cancelled),
+    };
+    report.end = Some(end);
+}
+
+/// Speaks when it is dropped, so also when the job was.
+struct Report {
+    job: Job,
+    words: mpsc::UnboundedSender<HuntInput>,
+    end: Option<JobEnd>,
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        let broken = || ended(Outcome::Failed("this server could not finish it".to_owned()));
+        let end = self.end.take().unwrap_or_else(broken);
+        let _ = self.words.send(HuntInput::Ended { job: self.job, end });
+    }
+}
+
+fn ended(outcome: Outcome) -> JobEnd {
+    JobEnd { outcome, found: BTreeSet::new(), absent: BTreeSet::new(), bytes: 0 }
+}
+
+async fn work(
+    order: &Order,
+    ground: Arc<Ground>,
+    words: mpsc::UnboundedSender<HuntInput>,
+    leaves: mpsc::UnboundedReceiver<()>,
+) -> JobEnd {
+    let Some(lacking) = lacks(&ground, &order.family).await else {
+        return ended(Outcome::Cancelled);
+    };
+    let host = &ground.node.host;
+    let held = lacking.events.iter().filter(|it| it.standing == Waits::Held);
+    // Nothing that is being fetched for gives up meanwhile.
+    let _guard = host.fetching.begin(held.map(|it| it.id).collect());
+    let errands = lacking.errands(&order.wants, &host.repos);
+    let here: BTreeSet<Oid> = order.wants.difference(&lacking.wants()).copied().collect();
+    let task = Task {
+        url: order.url.clone(),
+        rule: ground.rule,
+        parts: errands.iter().map(|errand| part(errand, &ground)).collect(),
+        bytes_max: order.bytes_max,
+        turn: order.job.0,
+    };
+    let mut desk = Hand { ground: &ground, job: order.job, words, leaves, errands, lacking };
+    let mut end = match task.parts.is_empty() {
+        true => ended(Outcome::Answered),
+        false => ground.fetcher.fetch(&task, &mut desk).await,
+    };
+    // What came by another way meanwhile is no longer missing either.
+    end.found.extend(here);
+    end
+}
+
+fn part(errand: &Errand, ground: &Ground) -> Part {
+    let host = &ground.node.host;
+    let limits = match errand.purpose {
+        Purpose::State | Purpose::Repair => host.pack.clone(),
+        Purpose::Proposal => host.proposal_pack.clone(),
+    };
+    Part {
+        to: errand.to.clone(),
+        wants: errand.wants.clone(),
+        limits,
+        haves: errand.haves.clone(),
+        whole: errand.purpose == Purpose::Repair,
+    }
+}
+
+/// Takes what a fetch brings to the writer.
+struct Hand<'a> {
+    ground: &'a Ground,
+    job: Job,
+    words: mpsc::UnboundedSender<HuntInput>,
+    leaves: mpsc::UnboundedReceiver<()>,
+    errands: Vec<Errand>,
+    lacking: Lacking,
+}
+
+impl Desk for Hand<'_> {
+    async fn may_request(&mut self) -> bool {
+        let asked = self.words.send(HuntInput::WantsRequest { job: self.job });
+        asked.is_ok() && self.leaves.recv().await.is_some()
+    }
+
+    fn received(&mut self, bytes: u64) {
+        let _ = self.words.send(HuntInput::Received { job: self.job, bytes });
+    }
+
+    async fn brought(&mut self, part: &Part, quarantine: Quarantine, found: BTreeSet<Oid>) -> bool {
+        let same = |it: &&Errand| it.to == part.to && it.wants == part.wants;
+        let Some(purpose) = self.errands.iter().find(same).map(|it| it.purpose) else {
+            return false;
+        };
+        let damaged_packs = match purpose {
+            Purpose::Repair => self.damaged(part).await,
+            Purpose::State | Purpose::Proposal => Vec::new(),
+        };
+        let to = part.to.clone();
+        let fetched = Fetched {
+            to: to.clone(),
+            quarantine,
+            state_objects: purpose != Purpose::Proposal,
+            proposals: self.completed(part, &found, |it| it == Purpose::Proposal, None),
+            revive: self
+                .completed(part, &found, |_| true, Some(Waits::Wanted))
+                .into_iter()
+                .collect(),
+            damaged_packs,
+        };
+        let taken = self.ground.node.ingest.fetched(fetched).await;
+        if taken && purpose == Purpose::Repair {
+            self.ground.damaged.lock().remove(&to);
+        }
+        taken
+    }
+}
+
+impl Hand<'_> {
+    /// Events into the same repository that lack nothing beside what was found.
+    fn completed(
+        &self,
+        part: &Part,
+        found: &BTreeSet<Oid>,
+        purpose: impl Fn(Purpose) -> bool,
+        standing: Option<Waits>,
+    ) -> BTreeSet<EventId> {
+        let events = self.lacking.events.iter().filter(|it| it.to == part.to);
+        let events = events.filter(|it| purpose(it.purpose) && it.missing.is_subset(found));
+        let events = events.filter(|it| standing.is_none_or(|wanted| it.standing == wanted));
+        events.map(|it| it.id).collect()
+    }
+
+    async fn damaged(&self, part: &Part) -> Vec<String> {
+        let host = &self.ground.node.host;
+        let directory = host.repos.directory(&part.to);
+        if !directory.is_dir() {
+            return Vec::new();
+        }
+        damaged_packs(&host.git, &directory).await.unwrap_or_else(|error| {
+            tracing::warn!(repo = %part.to, %error, "packs could not be checked");
+            Vec::new()
+        })
+    }
+}
