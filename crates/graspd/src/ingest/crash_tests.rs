@@ -1,6 +1,7 @@
 //! A crash at every step of a release, and another at every step of the recovery from it: in the
 //! end it is as if there had been none. Events and refs never tell two stories.
 
+mod found;
 pub(crate) mod machine;
 mod scene;
 
@@ -29,7 +30,8 @@ impl Picture {
         let store = machine.store.read().unwrap();
         let place = |id| {
             let spaces = [(Space::Served, "served"), (Space::Held, "held")];
-            let later = [(Space::History, "history"), (Space::Aside, "aside")];
+            let later =
+                [(Space::History, "history"), (Space::Aside, "aside"), (Space::Wanted, "wanted")];
             let mut all = spaces.into_iter().chain(later);
             all.find(|(space, _)| store.contains(*space, id).unwrap()).map_or("", |it| it.1)
         };

@@ -54,3 +54,5 @@ mod refused_tests;
 mod second_chance_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wanted_tests;

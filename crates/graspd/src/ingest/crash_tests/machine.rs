@@ -1,6 +1,8 @@
 //! A server without sockets that dies at a step of one's choice, and the disk that outlives it.
 
-use super::super::{Asker, Bounds, Copied, Delivery, Ingest, Offer, Outcome, SecondChance};
+use super::super::{
+    Asker, Bounds, Copied, Delivery, Fetched, Ingest, Offer, Outcome, SecondChance,
+};
 use super::super::{UploadLimits, WantedLimits, Writer, holds};
 use crate::clock::Clock;
 use crate::feed::Wake;
@@ -195,6 +197,30 @@ impl Machine {
         let delivery = Delivery { repo, commands, quarantine, bytes: 1, others, from };
         let ingest = self.ingest();
         self.runtime.block_on(ingest.land(delivery))
+    }
+
+    /// A hunt brings these objects for a repository; false if they were not taken.
+    pub(crate) fn fetches(
+        &mut self,
+        to: &RepoId,
+        pack: &[u8],
+        proposals: &[EventId],
+        revive: &[EventId],
+    ) -> bool {
+        let fetched = Fetched {
+            to: to.clone(),
+            quarantine: self.receives(to, pack),
+            state_objects: proposals.is_empty(),
+            proposals: proposals.iter().copied().collect(),
+            revive: revive.to_vec(),
+            damaged_packs: Vec::new(),
+        };
+        let ingest = self.ingest();
+        self.runtime.block_on(ingest.fetched(fetched))
+    }
+
+    pub(crate) fn rules(&self) -> Rules {
+        rules()
     }
 
     fn receives(&self, repo: &RepoId, pack: &[u8]) -> Quarantine {
