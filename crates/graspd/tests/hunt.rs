@@ -126,6 +126,34 @@ async fn s36_a_state_is_served_once_its_objects_are_found_and_newer_ones_follow(
 }
 
 #[tokio::test]
+async fn s38_what_a_server_calls_its_branches_moves_nothing_here() {
+    let forge = Forge::start().await;
+    let mut far = Far::with(&[]).await;
+    let signed = far.tree.commit("README", "hello").await;
+    let ahead = far.tree.commit("README", "nobody signed this").await;
+    far.tree.branch("evil", &ahead).await;
+    forge.mirrors("acme.git", &far.tree).await;
+    // Also from a server that only gives away whole branches.
+    for manner in [Manner::Honest, Manner::RefusesOids] {
+        forge.behave(manner);
+        far.acme.identifier.push('x');
+        far.announces(&[forge.url("acme.git")]).await;
+        let state = far.signs(THEN, &[(MAIN, signed)]).await;
+        far.serves(&[&state]).await;
+        let shown = far.tree.ls_remote(&far.url()).await;
+        let names: Vec<&str> = shown.keys().map(String::as_str).collect();
+        assert_eq!(names, ["HEAD", MAIN]);
+        assert_eq!(shown[MAIN], signed.to_hex());
+        let id = ahead.to_hex();
+        let there = far
+            .tree
+            .tries(&["--git-dir", &far.directory().display().to_string(), "cat-file", "-e", &id])
+            .await;
+        assert!(!there.ok, "what nobody signed for is not even kept");
+    }
+}
+
+#[tokio::test]
 async fn s36_what_several_servers_have_of_it_adds_up() {
     let forges = [Forge::start().await, Forge::start().await];
     let mut far = Far::with(&[]).await;

@@ -6,7 +6,6 @@ use super::alarm::Alarm;
 use super::entry::{Candidate, Entry, Look, Purpose};
 use super::jobs::Running;
 use super::machine::Hunt;
-use super::queue::Class;
 use super::{FamilyId, HuntAction, HuntNews, Job, Lack};
 use grasp_core::{Domain, Time};
 use std::collections::BTreeSet;
@@ -189,8 +188,8 @@ impl Hunt {
     /// Sources that lately said they have nothing of this count as tried.
     fn pass_over_known(&mut self, number: u64, now: Time) {
         let Some(entry) = self.entries.get_mut(&number) else { return };
-        for source in &mut entry.sources {
-            source.tried |= !self.absent.is_worth_asking(source, &entry.wants, now);
+        for source in entry.sources.iter_mut().filter(|source| !source.tried) {
+            source.tried = !self.absent.is_worth_asking(source, &entry.wants, now);
         }
     }
 
@@ -239,73 +238,5 @@ impl Hunt {
         self.jobs.insert(job, Running::new(number, url.clone(), domain, bytes_max, now));
         self.actions.push_back(HuntAction::Fetch { job, family, url, wants, bytes_max });
         self.leave_line(number);
-    }
-
-    /// A place in the queue of every domain that has something untried.
-    fn take_places(&mut self, number: u64, except: Option<&Domain>, now: Time) {
-        let Some(entry) = self.entries.get_mut(&number) else { return };
-        for source in entry.sources.iter().filter(|source| source.is_untried(now)) {
-            let domain = &source.domain;
-            if except == Some(domain) || entry.places.contains(domain) {
-                continue;
-            }
-            // Without a record there is no queue; the next attempt is then all there is.
-            if let Some(neighbour) = self.neighbours.open(domain, &self.settings, now) {
-                let class = match entry.tried_on.contains(domain) {
-                    true => Class::Later,
-                    false => Class::First,
-                };
-                neighbour.queue.join(number, entry.family.owner, class, now);
-                entry.places.insert(domain.clone());
-            }
-        }
-    }
-
-    /// From now on it may be picked wherever it has a place, as a hedge only on other domains.
-    fn stand_in_line(&mut self, number: u64, now: Time) {
-        let Some(entry) = self.entries.get(&number) else { return };
-        let elder = entry.running.first().and_then(|job| self.jobs.get(job));
-        let except = elder.map(|job| &job.domain);
-        debug_assert!(
-            elder.is_none_or(|elder| elder.started.plus(self.settings.hedge_after) <= now)
-        );
-        for domain in entry.places.iter().filter(|domain| Some(*domain) != except) {
-            if let Some(neighbour) = self.neighbours.get_mut(domain) {
-                neighbour.queue.set_ready(number, true);
-                self.stirred.insert(domain.clone());
-            }
-        }
-    }
-
-    /// It is busy. Its places are kept.
-    fn leave_line(&mut self, number: u64) {
-        let Some(entry) = self.entries.get(&number) else { return };
-        for domain in &entry.places {
-            if let Some(neighbour) = self.neighbours.get_mut(domain) {
-                neighbour.queue.set_ready(number, false);
-            }
-        }
-    }
-
-    /// Gives up places on domains that have nothing untried to offer.
-    fn leave_useless_places(&mut self, number: u64, now: Time) {
-        let Some(entry) = self.entries.get_mut(&number) else { return };
-        let untried = entry.sources.iter().filter(|source| source.is_untried(now));
-        let useful: BTreeSet<Domain> = untried.map(|source| source.domain.clone()).collect();
-        let useless: Vec<Domain> = entry.places.difference(&useful).cloned().collect();
-        for domain in &useless {
-            self.leave_place(number, domain);
-        }
-    }
-
-    fn leave_place(&mut self, number: u64, domain: &Domain) {
-        if let Some(entry) = self.entries.get_mut(&number) {
-            entry.places.remove(domain);
-        }
-        if let Some(neighbour) = self.neighbours.get_mut(domain) {
-            neighbour.queue.leave(number);
-            // Its alarm may have rung for nobody else.
-            self.stirred.insert(domain.clone());
-        }
     }
 }

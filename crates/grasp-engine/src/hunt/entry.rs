@@ -115,22 +115,31 @@ impl Entry {
 
     /// The sources as they are now; what is known of those that stay is kept.
     pub(super) fn set_sources(&mut self, all: Vec<Source>, anew: bool, settings: &HuntSettings) {
-        let old = std::mem::take(&mut self.sources);
-        let mut known: BTreeMap<CloneUrl, Candidate> =
-            old.into_iter().map(|source| (source.url.clone(), source)).collect();
-        let mut seen = BTreeSet::new();
-        for Source { url, covers } in all.into_iter().take(settings.sources_max) {
-            if !seen.insert(url.clone()) {
+        let all = all.into_iter().take(settings.sources_max);
+        let mut known = std::mem::take(&mut self.sources).into_iter().peekable();
+        let mut moved: BTreeMap<CloneUrl, Candidate> = BTreeMap::new();
+        for Source { url, covers } in all {
+            // Mostly they are the same in the same order.
+            let same = known.next_if(|source| source.url == url);
+            let old = same.or_else(|| {
+                moved.extend(known.by_ref().map(|source| (source.url.clone(), source)));
+                moved.remove(&url)
+            });
+            if self.sources.iter().any(|source| source.url == url) {
                 continue;
             }
-            let old = known.remove(&url);
             let mut source = old.unwrap_or_else(|| Candidate::new(url, settings));
             source.covers = covers;
             source.tried &= !anew;
             self.sources.push(source);
         }
-        let domains: BTreeSet<&Domain> = self.sources.iter().map(|it| &it.domain).collect();
-        self.tried_on.retain(|domain| domains.contains(domain));
+        let sources = &self.sources;
+        self.tried_on.retain(|domain| sources.iter().any(|source| source.domain == *domain));
+    }
+
+    /// Is there something untried on this domain?
+    pub(super) fn has_untried(&self, domain: &Domain, now: Time) -> bool {
+        self.sources.iter().any(|source| source.domain == *domain && source.is_untried(now))
     }
 }
 

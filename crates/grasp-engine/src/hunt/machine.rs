@@ -103,7 +103,12 @@ impl Hunt {
                     }
                 }
                 Alarm::Hedge(number) => self.hedge(number, now),
-                Alarm::Domain(domain) => drop(self.stirred.insert(domain)),
+                Alarm::Domain(domain) => {
+                    if let Some(neighbour) = self.neighbours.get_mut(&domain) {
+                        neighbour.wake_at = None;
+                        self.stirred.insert(domain);
+                    }
+                }
                 Alarm::Bytes => {}
             }
             self.serve_stirred(now);

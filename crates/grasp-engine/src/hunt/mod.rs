@@ -11,6 +11,7 @@ mod jobs;
 mod machine;
 mod neighbour;
 mod neighbours;
+mod places;
 mod queue;
 mod serving;
 mod settings;

@@ -35,6 +35,8 @@ pub(super) struct Neighbour {
     pub(super) asking: VecDeque<Job>,
     /// It stands among those that take turns.
     pub(super) in_turn: bool,
+    /// When its alarm rings, if it does.
+    pub(super) wake_at: Option<Time>,
     pub(super) used: Time,
 }
 
@@ -53,6 +55,7 @@ impl Neighbour {
             queue: Queue::default(),
             asking: VecDeque::new(),
             in_turn: false,
+            wake_at: None,
             used: now,
         }
     }

@@ -74,11 +74,11 @@ impl Queue {
         self.line(class).charge(owner, stamp);
     }
 
-    /// Only whoever is ready is picked.
-    pub(super) fn set_ready(&mut self, entry: u64, ready: bool) {
-        let Some(place) = self.places.get_mut(&entry) else { return };
+    /// Only whoever is ready is picked. True if that is news.
+    pub(super) fn set_ready(&mut self, entry: u64, ready: bool) -> bool {
+        let Some(place) = self.places.get_mut(&entry) else { return false };
         if place.ready == ready {
-            return;
+            return false;
         }
         place.ready = ready;
         let (owner, ticket, class) = (place.owner, place.ticket, place.class);
@@ -86,6 +86,7 @@ impl Queue {
             true => self.line(class).insert(owner, ticket, entry),
             false => self.line(class).remove(owner, ticket),
         }
+        true
     }
 
     pub(super) fn set_class(&mut self, entry: u64, class: Class) {

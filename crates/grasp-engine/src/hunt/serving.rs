@@ -32,18 +32,21 @@ impl Hunt {
             let Some(domain) = self.turns.pop_front() else { break };
             self.take_turn(&domain, now);
         }
-        let bytes = self.settings.bytes_worth_starting();
-        let waits_for_bytes = !self.turns.is_empty() && self.has_slot();
-        match self.budget.left_at(bytes, now).filter(|_| waits_for_bytes) {
-            Some(at) => self.timers.set(Alarm::Bytes, at),
-            None => self.timers.clear(Alarm::Bytes),
+        if !self.turns.is_empty() && self.has_slot() {
+            let bytes = self.settings.bytes_worth_starting();
+            match self.budget.left_at(bytes, now) {
+                Some(at) => self.timers.set(Alarm::Bytes, at),
+                None => self.timers.clear(Alarm::Bytes),
+            }
         }
     }
 
     /// Leave for those who run, a turn for those who wait, or an alarm.
     fn serve(&mut self, domain: &Domain, now: Time) {
-        self.let_send(domain, now);
-        self.put_off_asking(domain, now);
+        if self.neighbours.get(domain).is_some_and(|neighbour| !neighbour.asking.is_empty()) {
+            self.let_send(domain, now);
+            self.put_off_asking(domain, now);
+        }
         let settings = &self.settings;
         let Some(neighbour) = self.neighbours.get_mut(domain) else { return };
         let mut wake_at = None;
@@ -60,9 +63,12 @@ impl Hunt {
                 Opening::AfterAJob => {}
             }
         }
-        match wake_at {
-            Some(at) => self.timers.set(Alarm::Domain(domain.clone()), at),
-            None => self.timers.clear(Alarm::Domain(domain.clone())),
+        if neighbour.wake_at != wake_at {
+            neighbour.wake_at = wake_at;
+            match wake_at {
+                Some(at) => self.timers.set(Alarm::Domain(domain.clone()), at),
+                None => self.timers.clear(Alarm::Domain(domain.clone())),
+            }
         }
     }
 

@@ -20,6 +20,7 @@ use grasp_engine::hunt::Hunt;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// What every job needs.
@@ -33,6 +34,8 @@ struct Ground {
     damaged: Mutex<BTreeSet<RepoId>>,
 }
 
+/// A request reaches its server a little after it got leave; the server counts what reaches it.
+const UNDER_WAY_MAX: Duration = Duration::from_secs(5);
 /// Events that lack something, between the store and the hunt.
 const FEED_LEN: usize = 1_024;
 
@@ -52,7 +55,9 @@ pub fn start(config: &Config, node: &Arc<Node>) -> anyhow::Result<()> {
     });
     let (sender, inbox) = mpsc::channel(FEED_LEN);
     node.tasks.spawn(feed::run(Arc::clone(&ground), sender));
-    let hunt = Hunt::new(config.hunt.settings.clone(), node.seed());
+    let mut settings = config.hunt.settings.clone();
+    settings.window += UNDER_WAY_MAX;
+    let hunt = Hunt::new(settings, node.seed());
     let watch = drive::start(hunt, inbox, Arc::clone(&ground));
     node.tasks.spawn(repair::run(ground, watch.clone(), config.hunt.repair_every));
     // Started once, so nobody was there before.
