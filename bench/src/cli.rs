@@ -8,6 +8,7 @@ usage: bench relay [--quick] [--events N] [--connections N] [--only PART] [--jso
                    [--graspd PATH]
        bench git   [--quick] [--only PART] [--json] [--check] [--graspd PATH]
        bench sync  [--quick] [--only PART] [--json] [--check] [--graspd PATH]
+       bench coldsync [--quick] [--only PART] [--json] [--check] [--graspd PATH]
 
   --quick          tiny sizes: shows that everything works, and nothing about speed
   --events N       stored events for ingest, queries and memory (50000)
@@ -15,6 +16,7 @@ usage: bench relay [--quick] [--events N] [--connections N] [--only PART] [--jso
   --only PART      relay: one of ingest (with queries and fan-out), memory (with ingest), negentropy
                    git: one of refs, clone, push, branches, memory
                    sync: one of engine, live, history
+                   coldsync: one of start, states
   --json           print the report as JSON
   --check          end with an error when a requirement is missed
   --graspd PATH    measure this server instead of building the one in this workspace";
@@ -24,6 +26,7 @@ pub(crate) enum Command {
     Relay(Settings),
     Git(Settings),
     Sync(Settings),
+    Coldsync(Settings),
     /// Hidden: the engine alone in a process of its own, or the floor beside it.
     Engine(EnginePart, Crowd),
     /// Hidden: the other end of the echo floor.
@@ -64,6 +67,8 @@ pub(crate) enum Part {
     Engine,
     Live,
     History,
+    Start,
+    States,
 }
 
 const RELAY_PARTS: &[(&str, Part)] =
@@ -79,6 +84,8 @@ const GIT_PARTS: &[(&str, Part)] = &[
 const SYNC_PARTS: &[(&str, Part)] =
     &[("engine", Part::Engine), ("live", Part::Live), ("history", Part::History)];
 
+const COLDSYNC_PARTS: &[(&str, Part)] = &[("start", Part::Start), ("states", Part::States)];
+
 impl Settings {
     pub(crate) fn wants(&self, part: Part) -> bool {
         self.only.is_none_or(|only| only == part)
@@ -90,6 +97,7 @@ pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, 
         Some("relay") => settings(words, RELAY_PARTS).map(Command::Relay),
         Some("git") => settings(words, GIT_PARTS).and_then(fixed).map(Command::Git),
         Some("sync") => settings(words, SYNC_PARTS).and_then(fixed).map(Command::Sync),
+        Some("coldsync") => settings(words, COLDSYNC_PARTS).and_then(fixed).map(Command::Coldsync),
         Some("engine") => {
             let part = words.next().as_deref().and_then(EnginePart::parse).ok_or(USAGE)?;
             Ok(Command::Engine(part, Crowd::parse(&mut words).ok_or(USAGE)?))

@@ -1,8 +1,10 @@
-//! A load generator and its report: `cargo run --release -p bench -- relay`, `git` or `sync`.
+//! A load generator and its report: `cargo run --release -p bench -- relay`, `git`, `sync` or
+//! `coldsync`.
 //! It starts the real server as a process of its own and measures each figure beside what the same
 //! machine could do at best in the same run, so that a report means something on any machine.
 
 mod cli;
+mod coldsync;
 mod events;
 mod filling;
 mod floors;
@@ -50,6 +52,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
             Command::Relay(settings) => Ok(shown(&relay::measure(settings).await?, settings)),
             Command::Git(settings) => Ok(shown(&git::measure(settings).await?, settings)),
             Command::Sync(settings) => Ok(shown(&sync::measure(settings).await?, settings)),
+            Command::Coldsync(settings) => Ok(shown(&coldsync::measure(settings).await?, settings)),
             Command::Engine(part, crowd) => {
                 println!("{}", part.figures(crowd)?);
                 Ok(ExitCode::SUCCESS)

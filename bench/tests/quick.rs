@@ -61,6 +61,14 @@ fn and_those_of_sync() {
     );
 }
 
+#[test]
+fn and_those_of_git_data_that_nobody_brings() {
+    can_be_measured(
+        "coldsync",
+        &["all defaults", "limits raised", "cold start, received", "here, p50", "here, p99"],
+    );
+}
+
 fn can_be_measured(what: &str, topics: &[&str]) {
     let bench = env!("CARGO_BIN_EXE_bench");
     let output = Command::new(bench).args([what, "--quick", "--json"]).output().unwrap();

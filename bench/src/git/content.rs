@@ -65,6 +65,36 @@ pub(crate) async fn branches(git: &Git, count: usize) -> WorkTree {
     tree
 }
 
+/// Histories that share nothing. The refs of one are those under its name: `project-7/main` as the
+/// story tells it, `project-7/topic` one commit further, the tag `project-7/v1` half way.
+pub(crate) async fn many(git: &Git, story: &Story, count: usize) -> WorkTree {
+    let (mut stream, mut random) = (Vec::new(), Random::seeded(3));
+    let tree = WorkTree::init(git).await;
+    for number in 0..count {
+        let own = |kind: &str, name: &str| format!("refs/{kind}/project-{number}/{name}");
+        let main = own("heads", "main");
+        for commit in 0..story.commits {
+            write(&mut stream, &format!("commit {main}\n{AUTHOR}"));
+            for _ in 0..story.files_per_commit {
+                let file = random.index(story.files);
+                write(&mut stream, &format!("M 100644 inline f{file}\n"));
+                noise(&mut stream, story.file_bytes, &mut random);
+            }
+            if commit == story.commits / 2 {
+                write(&mut stream, &format!("reset {}\nfrom {main}\n\n", own("tags", "v1")));
+            }
+        }
+        let topic = format!("commit {}\n{AUTHOR}from {main}\n", own("heads", "topic"));
+        write(&mut stream, &format!("{topic}M 100644 inline topic\n"));
+        noise(&mut stream, story.file_bytes, &mut random);
+        if stream.len() >= HELPING_BYTES || number + 1 == count {
+            import(&tree, &stream).await;
+            stream.clear();
+        }
+    }
+    tree
+}
+
 async fn import(tree: &WorkTree, stream: &[u8]) {
     tree.git_reading(&["fast-import", "--quiet"], stream).await;
 }

@@ -3,9 +3,9 @@
 
 mod askers;
 mod branches;
-mod content;
+pub(crate) mod content;
 pub(crate) mod hosted;
-mod http;
+pub(crate) mod http;
 mod memory;
 mod others;
 mod plan;

@@ -10,8 +10,8 @@ mod live;
 mod paced;
 mod plan;
 mod projects;
-mod proxy;
-mod shared;
+pub(crate) mod proxy;
+pub(crate) mod shared;
 mod talk;
 
 pub(crate) use crowd::Crowd;

@@ -14,9 +14,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 #[derive(Debug)]
-pub(super) struct Proxy {
+pub(crate) struct Proxy {
     /// `127.0.0.1:port`.
-    pub(super) address: String,
+    pub(crate) address: String,
     inside: Arc<Mutex<Inside>>,
     listening: JoinHandle<()>,
 }
@@ -32,7 +32,7 @@ const PIECE: usize = 64 << 10;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 impl Proxy {
-    pub(super) async fn open() -> Result<Self> {
+    pub(crate) async fn open() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?.to_string();
         let inside = Arc::new(Mutex::new(Inside::default()));
@@ -40,28 +40,28 @@ impl Proxy {
         Ok(Self { address, inside, listening })
     }
 
-    pub(super) async fn leading_to(target: &str) -> Result<Self> {
+    pub(crate) async fn leading_to(target: &str) -> Result<Self> {
         let proxy = Self::open().await?;
         proxy.leads_to(target);
         Ok(proxy)
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("ws://{}", self.address)
     }
 
     /// From the next connection on.
-    pub(super) fn leads_to(&self, target: &str) {
+    pub(crate) fn leads_to(&self, target: &str) {
         target.clone_into(&mut lock(&self.inside).target);
     }
 
     /// Counts from nothing, and only what is opened from now on.
-    pub(super) fn count_anew(&self) {
+    pub(crate) fn count_anew(&self) {
         lock(&self.inside).count = Arc::default();
     }
 
     /// What came out to those who dialled, in bytes.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         lock(&self.inside).count.load(Ordering::Relaxed)
     }
 }
@@ -88,7 +88,7 @@ pub(super) async fn quiet(proxies: &[&Proxy], pauses: &Pauses) -> Result<f64> {
     mega(seen)
 }
 
-pub(super) fn mega(bytes: u64) -> Result<f64> {
+pub(crate) fn mega(bytes: u64) -> Result<f64> {
     Ok(number(usize::try_from(bytes)?) / 1e6)
 }
 

@@ -105,7 +105,7 @@ impl Shared {
 }
 
 /// One tag with many values.
-pub(super) fn tagged(draft: Draft, name: &str, values: &[String]) -> Draft {
+pub(crate) fn tagged(draft: Draft, name: &str, values: &[String]) -> Draft {
     let tag: Vec<&str> = std::iter::once(name).chain(values.iter().map(String::as_str)).collect();
     draft.tag(&tag)
 }

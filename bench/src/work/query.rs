@@ -133,9 +133,13 @@ pub(crate) async fn hear_out(socket: &mut Socket) -> Result<(usize, usize)> {
 
 /// How many events the server says it has.
 pub(crate) async fn count(address: &str) -> Result<usize> {
-    let mut socket = crate::wire::connect(address).await?;
-    say(&mut socket, "[\"COUNT\",\"c\",{}]").await?;
-    let text = hear_until(&mut socket, "[\"COUNT\"").await?;
+    count_of(&mut crate::wire::connect(address).await?, "{}").await
+}
+
+/// How many of those that a filter finds.
+pub(crate) async fn count_of(socket: &mut Socket, filter: &str) -> Result<usize> {
+    say(socket, format!("[\"COUNT\",\"c\",{filter}]")).await?;
+    let text = hear_until(socket, "[\"COUNT\"").await?;
     let answer: Value = serde_json::from_str(&text)?;
     let count = answer.get(2).and_then(|it| it.get("count")).and_then(Value::as_u64);
     Ok(usize::try_from(count.context("a COUNT without a count")?)?)

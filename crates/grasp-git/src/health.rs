@@ -20,13 +20,20 @@ const DERIVED_DIR: &str = "objects/info/commit-graphs";
 /// Reads every object: is all of it there, and is it what it claims to be? An error if that could
 /// not be found out.
 pub async fn is_sound(git: &Git, dir: &Path) -> Result<bool, GitError> {
-    verdict(git.tidy("fsck", dir, &FSCK).await)
+    match verdict(git.tidy("fsck", dir, &FSCK).await) {
+        // It gives up at some kinds of damage, as it does when it has no memory left.
+        Err(gave_up @ GitError::Failed { code: Some(_), .. }) => {
+            let damaged = damaged_packs(git, dir).await?;
+            if damaged.is_empty() { Err(gave_up) } else { Ok(false) }
+        }
+        told => told,
+    }
 }
 
 /// Names of packs some of whose objects cannot be read.
 pub async fn damaged_packs(git: &Git, dir: &Path) -> Result<Vec<String>, GitError> {
     let listed = dir.join(PACKS);
-    let indexes = tokio::task::spawn_blocking(move || indexes(&listed)).await;
+    let indexes = tokio::task::spawn_blocking(move || files(&listed, "idx")).await;
     let indexes = indexes.unwrap_or_else(|error| Err(io::Error::other(error)));
     let failed = |source| GitError::Start { what: "verify-pack", source };
     let mut damaged = Vec::new();
@@ -39,20 +46,44 @@ pub async fn damaged_packs(git: &Git, dir: &Path) -> Result<Vec<String>, GitErro
     Ok(damaged)
 }
 
-/// A process that ended by itself and complained has found something; any other end says nothing.
+/// Only a verdict counts as one; a process that could not do its work (128) says nothing.
 fn verdict(ended: Result<(), GitError>) -> Result<bool, GitError> {
     match ended {
         Ok(()) => Ok(true),
-        Err(GitError::Failed { code: Some(_), signal: None, .. }) => Ok(false),
+        Err(GitError::Failed { code: Some(code), signal: None, .. }) if code < 128 => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-fn indexes(packs: &Path) -> io::Result<Vec<PathBuf>> {
+/// Puts back what can be read of packs that were set aside, each once. Objects that are here
+/// already stay as they are.
+pub async fn salvage(git: &Git, dir: &Path) -> Result<(), GitError> {
+    let failed = |source| GitError::Start { what: "unpack-objects", source };
+    let listed = dir.join(ASIDE);
+    let packs = tokio::task::spawn_blocking(move || files(&listed, "pack")).await;
+    let packs = packs.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(failed)?;
+    for pack in packs {
+        // It goes on after what it cannot read, and says in the end that there was something.
+        match git.unpack_objects(dir, &pack).await {
+            Ok(()) | Err(GitError::Failed { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let done = pack.with_extension("salvaged");
+        let renamed = tokio::task::spawn_blocking(move || fs::rename(&pack, &done)).await;
+        renamed.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn files(dir: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
     let mut found = Vec::new();
-    for entry in fs::read_dir(packs)? {
+    for entry in entries {
         let path = entry?.path();
-        if path.extension() == Some(OsStr::new("idx")) {
+        if path.extension() == Some(OsStr::new(extension)) {
             found.push(path);
         }
     }

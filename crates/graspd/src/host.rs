@@ -39,6 +39,8 @@ pub struct Host {
     pub in_flight: InFlight,
     /// Events whose objects are being fetched.
     pub fetching: InFlight,
+    /// Held by whoever rewrites or reads through packs: one at a time.
+    pub upkeep: tokio::sync::Mutex<()>,
     pub wanted: WantedLimits,
     /// Goes on at every step; tests stop here to see what a crash would leave.
     pub checkpoint: Box<Checkpoint>,
@@ -61,6 +63,8 @@ pub enum Chore {
     Tidy(RepoId),
     /// A directory nobody refers to any more.
     Discard(String),
+    /// Damaged packs were taken out of use; what can be read of them is worth keeping.
+    Salvage(RepoId),
 }
 
 impl Host {
@@ -116,6 +120,7 @@ impl Host {
             cleanup_every: config.holding.cleanup_interval,
             in_flight: InFlight::default(),
             fetching: InFlight::default(),
+            upkeep: tokio::sync::Mutex::default(),
             wanted: config.hunt.wanted,
             checkpoint: Box::new(|_| true),
             chores,

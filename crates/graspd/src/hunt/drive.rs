@@ -1,15 +1,16 @@
 //! Owns the hunt. Nothing else may touch it, so nothing needs a lock; and it never waits for
 //! anything but the next thing to happen.
 
+use super::look::look;
 use super::{Ground, job};
-use crate::ingest::{Lacking, Question, lacking};
 use grasp_core::{Domain, Time};
 use grasp_engine::hunt::{
-    Brought, DomainView, FamilyId, Hunt, HuntAction, HuntInput, HuntNews, HuntTotals, HuntView,
-    Job, Lack,
+    DomainView, FamilyId, Hunt, HuntAction, HuntInput, HuntNews, HuntSettings, HuntTotals,
+    HuntView, Job,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -58,16 +59,30 @@ const COUNT_EVERY: Duration = Duration::from_secs(1);
 const SLEEP_MAX: Duration = Duration::from_secs(5);
 const FAMILIES_SHOWN_MAX: usize = 1_000;
 const DOMAINS_SHOWN_MAX: usize = 1_000;
-/// A store that cannot be read is asked again.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-pub(super) fn start(hunt: Hunt, feed: mpsc::Receiver<HuntInput>, ground: Arc<Ground>) -> HuntWatch {
+pub(super) fn start(
+    settings: HuntSettings,
+    feed: mpsc::Receiver<HuntInput>,
+    ground: Arc<Ground>,
+) -> HuntWatch {
+    let families_max = settings.families_max;
+    let hunt = Hunt::new(settings, ground.node.seed());
     // Jobs and looks are few, and each says little: the hunt's own limits bound this.
     let (words, said) = mpsc::unbounded_channel();
     let (questions, asked) = mpsc::channel(QUESTIONS_LEN);
     let tasks = ground.node.tasks.clone();
     let (jobs, counted_at) = (BTreeMap::new(), Time(0));
-    let driver = Driver { hunt, feed, said, asked, words: words.clone(), jobs, ground, counted_at };
+    let driver = Driver {
+        hunt,
+        feed,
+        said,
+        asked,
+        words: words.clone(),
+        jobs,
+        ground,
+        counted_at,
+        families_max,
+    };
     tasks.spawn(driver.run());
     HuntWatch { shown: Arc::default(), questions, words }
 }
@@ -81,6 +96,7 @@ struct Driver {
     jobs: BTreeMap<Job, Handle>,
     ground: Arc<Ground>,
     counted_at: Time,
+    families_max: usize,
 }
 
 /// A running job.
@@ -124,8 +140,7 @@ impl Driver {
     fn handle(&mut self, input: HuntInput) {
         tracing::debug!(?input, "hunt");
         let metrics = &self.ground.node.metrics.hunt;
-        if let HuntInput::Ended { job, end } = &input {
-            metrics.found(end.found.len());
+        if let HuntInput::Ended { job, .. } = &input {
             if let Some(gone) = self.jobs.remove(job) {
                 metrics.ended(&gone.domain);
             }
@@ -186,7 +201,8 @@ impl Driver {
                 tracing::warn!(%domain, secs, "a git server asks to be left alone");
             }
             HuntNews::TooMany { family } => {
-                tracing::warn!(%family, "too many repositories lack git data; not looked for");
+                self.ground.passed_over.store(true, Ordering::Relaxed);
+                tracing::warn!(%family, "too many repositories lack git data; this one waits");
             }
         }
     }
@@ -194,7 +210,14 @@ impl Driver {
     fn count(&mut self, now: Time) {
         if now >= self.counted_at.plus(COUNT_EVERY) {
             self.counted_at = now;
-            self.ground.node.metrics.hunt.queue(self.hunt.totals().families);
+            let families = self.hunt.totals().families;
+            self.ground.node.metrics.hunt.queue(families);
+            // Room again for those who found none.
+            if families < self.families_max / 10 * 9
+                && self.ground.passed_over.swap(false, Ordering::Relaxed)
+            {
+                self.ground.tell_again.notify_one();
+            }
         }
     }
 
@@ -215,39 +238,5 @@ impl Driver {
 
     fn now(&self) -> Time {
         self.ground.node.clock.now()
-    }
-}
-
-/// Says what a family lacks. A family that goes by another name now is looked for under that.
-async fn look(ground: Arc<Ground>, family: FamilyId, words: mpsc::UnboundedSender<HuntInput>) {
-    let Some(found) = lacks(&ground, &family).await else { return };
-    let lack = Lack { wants: found.wants(), held: found.is_held(), sources: found.sources };
-    if let Some(other) = found.elsewhere {
-        let (brought, since) = (Brought::BySync, ground.node.clock.now());
-        let _ = words.send(HuntInput::Held { family: other, brought, since });
-    }
-    let _ = words.send(HuntInput::Looked { family, lack });
-}
-
-/// `None` when the server stops.
-pub(super) async fn lacks(ground: &Arc<Ground>, family: &FamilyId) -> Option<Lacking> {
-    loop {
-        let (node, family, damaged) =
-            (Arc::clone(&ground.node), family.clone(), ground.damaged.lock().clone());
-        let urls_per_event_max = ground.urls_per_event_max;
-        let asked = ground.node.explorers.ask(move |store| {
-            let (rules, repos) = (&node.rules, &node.host.repos);
-            let (family, damaged) = (&family, &damaged);
-            lacking(store, &Question { rules, repos, family, damaged, urls_per_event_max })
-        });
-        match asked.await {
-            Ok(Ok(found)) => return Some(found),
-            Ok(Err(error)) => tracing::error!(%error, "what is missing cannot be read"),
-            Err(_) => return None,
-        }
-        tokio::select! {
-            () = ground.node.closing.cancelled() => return None,
-            () = tokio::time::sleep(RETRY_AFTER) => {}
-        }
     }
 }

@@ -25,7 +25,7 @@ const NEWS: [Kind; 4] =
 /// Tells until the server stops, or nobody listens any more.
 pub(super) async fn run(ground: Arc<Ground>, sender: mpsc::Sender<HuntInput>) {
     let closing = ground.node.closing.clone();
-    let mut teller = Teller { ground, sender };
+    let teller = Teller { ground, sender };
     tokio::select! {
         () = closing.cancelled() => {}
         _ = teller.run() => {}
@@ -41,20 +41,28 @@ struct Teller {
 }
 
 impl Teller {
-    async fn run(&mut self) -> std::result::Result<(), Over> {
-        let line = self.ask(|store| store.read()?.last_serial()).await?;
-        self.tell(Space::Held, 1..=line, &WAITING).await?;
-        self.tell(Space::Wanted, 1..=line, &WAITING).await?;
-        let mut line = line;
+    async fn run(&self) -> std::result::Result<(), Over> {
+        let mut line = self.past().await?;
         loop {
-            self.ground.node.wake.rung_for_the_hunt().await;
+            tokio::select! {
+                () = self.ground.node.wake.rung_for_the_hunt() => {}
+                () = self.ground.tell_again.notified() => drop(self.past().await?),
+            }
             let last = self.ask(|store| store.read()?.last_serial()).await?;
             let new = line + 1..=last;
             self.tell(Space::Held, new.clone(), &NEWS).await?;
-            self.tell(Space::Served, new.clone(), &NEWS[..1]).await?;
+            self.tell(Space::Served, new.clone(), &NEWS[..2]).await?;
             self.tell(Space::Wanted, new, &WAITING).await?;
             line = last;
         }
+    }
+
+    /// Everything up to the newest there is.
+    async fn past(&self) -> std::result::Result<u64, Over> {
+        let line = self.ask(|store| store.read()?.last_serial()).await?;
+        self.tell(Space::Held, 1..=line, &WAITING).await?;
+        self.tell(Space::Wanted, 1..=line, &WAITING).await?;
+        Ok(line)
     }
 
     async fn tell(
@@ -75,6 +83,10 @@ impl Teller {
                 for family in families {
                     let input = match space {
                         Space::Wanted => HuntInput::Wanted { family },
+                        // Its objects are here; others may have waited for them.
+                        Space::Served if it.event.kind == Kind::STATE => {
+                            HuntInput::Changed { family }
+                        }
                         _ => {
                             let (brought, since) = (brought(it), since(it));
                             HuntInput::Held { family, brought, since }

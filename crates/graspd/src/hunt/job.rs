@@ -3,10 +3,10 @@
 //! the end exactly once.
 
 use super::Ground;
-use super::drive::lacks;
+use super::look::errands;
 use crate::fetch::{Desk, Part, Task};
-use crate::ingest::{Errand, Fetched, Lacking, Purpose, Waits};
-use grasp_core::{CloneUrl, EventId, Oid};
+use crate::ingest::{Errand, Fetched, Purpose, Taken};
+use grasp_core::{CloneUrl, Oid};
 use grasp_engine::hunt::{FamilyId, HuntInput, Job, JobEnd, Outcome};
 use grasp_git::{Quarantine, damaged_packs};
 use std::collections::BTreeSet;
@@ -69,14 +69,11 @@ async fn work(
     words: mpsc::UnboundedSender<HuntInput>,
     leaves: mpsc::UnboundedReceiver<()>,
 ) -> JobEnd {
-    let Some(lacking) = lacks(&ground, &order.family).await else {
+    let Some((lacking, errands)) = errands(&ground, &order.family, &order.wants).await else {
         return ended(Outcome::Cancelled);
     };
-    let host = &ground.node.host;
-    let held = lacking.events.iter().filter(|it| it.standing == Waits::Held);
     // Nothing that is being fetched for gives up meanwhile.
-    let _guard = host.fetching.begin(held.map(|it| it.id).collect());
-    let errands = lacking.errands(&order.wants, &host.repos);
+    let _guard = ground.node.host.fetching.begin(lacking.held_for(&order.wants));
     let here: BTreeSet<Oid> = order.wants.difference(&lacking.wants()).copied().collect();
     let task = Task {
         url: order.url.clone(),
@@ -85,11 +82,12 @@ async fn work(
         bytes_max: order.bytes_max,
         turn: order.job.0,
     };
-    let mut desk = Hand { ground: &ground, job: order.job, words, leaves, errands, lacking };
+    let mut desk = Hand { ground: &ground, job: order.job, words, leaves, errands };
     let mut end = match task.parts.is_empty() {
         true => ended(Outcome::Answered),
         false => ground.fetcher.fetch(&task, &mut desk).await,
     };
+    ground.node.metrics.hunt.found(end.found.len());
     // What came by another way meanwhile is no longer missing either.
     end.found.extend(here);
     end
@@ -104,6 +102,7 @@ fn part(errand: &Errand, ground: &Ground) -> Part {
     Part {
         to: errand.to.clone(),
         wants: errand.wants.clone(),
+        commits: errand.commits.clone(),
         limits,
         haves: errand.haves.clone(),
         whole: errand.purpose == Purpose::Repair,
@@ -117,7 +116,6 @@ struct Hand<'a> {
     words: mpsc::UnboundedSender<HuntInput>,
     leaves: mpsc::UnboundedReceiver<()>,
     errands: Vec<Errand>,
-    lacking: Lacking,
 }
 
 impl Desk for Hand<'_> {
@@ -131,55 +129,32 @@ impl Desk for Hand<'_> {
     }
 
     async fn brought(&mut self, part: &Part, quarantine: Quarantine, found: BTreeSet<Oid>) -> bool {
-        let same = |it: &&Errand| it.to == part.to && it.wants == part.wants;
-        let Some(purpose) = self.errands.iter().find(same).map(|it| it.purpose) else {
+        let is_its = |it: &&Errand| {
+            let repairs = it.purpose == Purpose::Repair;
+            it.to == part.to && repairs == part.whole && !it.wants.is_disjoint(&found)
+        };
+        let Some(purpose) = self.errands.iter().find(is_its).map(|it| it.purpose) else {
             return false;
         };
+        let to = part.to.clone();
         let damaged_packs = match purpose {
             Purpose::Repair => self.damaged(part).await,
             Purpose::State | Purpose::Proposal => Vec::new(),
         };
-        let to = part.to.clone();
-        let fetched = Fetched {
-            to: to.clone(),
-            quarantine,
-            state_objects: purpose != Purpose::Proposal,
-            proposals: self.completed(part, &found, |it| it == Purpose::Proposal, None),
-            revive: self
-                .completed(part, &found, |_| true, Some(Waits::Wanted))
-                .into_iter()
-                .collect(),
-            damaged_packs,
-        };
+        let fetched = Fetched { to: to.clone(), purpose, quarantine, damaged_packs };
         let taken = self.ground.node.ingest.fetched(fetched).await;
-        if taken && purpose == Purpose::Repair {
+        if taken == Taken::Mended {
             self.ground.damaged.lock().remove(&to);
         }
-        taken
+        taken != Taken::No
     }
 }
 
 impl Hand<'_> {
-    /// Events into the same repository that lack nothing beside what was found.
-    fn completed(
-        &self,
-        part: &Part,
-        found: &BTreeSet<Oid>,
-        purpose: impl Fn(Purpose) -> bool,
-        standing: Option<Waits>,
-    ) -> BTreeSet<EventId> {
-        let events = self.lacking.events.iter().filter(|it| it.to == part.to);
-        let events = events.filter(|it| purpose(it.purpose) && it.missing.is_subset(found));
-        let events = events.filter(|it| standing.is_none_or(|wanted| it.standing == wanted));
-        events.map(|it| it.id).collect()
-    }
-
     async fn damaged(&self, part: &Part) -> Vec<String> {
         let host = &self.ground.node.host;
         let directory = host.repos.directory(&part.to);
-        if !directory.is_dir() {
-            return Vec::new();
-        }
+        let _upkeep = host.upkeep.lock().await;
         damaged_packs(&host.git, &directory).await.unwrap_or_else(|error| {
             tracing::warn!(repo = %part.to, %error, "packs could not be checked");
             Vec::new()

@@ -5,6 +5,7 @@
 mod drive;
 mod feed;
 mod job;
+mod look;
 mod repair;
 mod status;
 
@@ -16,12 +17,13 @@ use crate::fetch::{FetchSettings, Fetcher};
 use crate::node::Node;
 use crate::outbound::{CallLimits, Caller, DialLimits, Dialer, Rule, Silence, StartLimits};
 use grasp_core::RepoId;
-use grasp_engine::hunt::Hunt;
+use grasp_engine::hunt::HuntSettings;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 /// What every job needs.
 #[derive(Debug)]
@@ -32,6 +34,10 @@ struct Ground {
     urls_per_event_max: usize,
     /// Repositories whose own objects cannot be relied upon.
     damaged: Mutex<BTreeSet<RepoId>>,
+    /// Somebody found no room in the queue.
+    passed_over: AtomicBool,
+    /// There is room again: everything is to be told once more.
+    tell_again: Notify,
 }
 
 /// A request reaches its server a little after it got leave; the server counts what reaches it.
@@ -52,13 +58,14 @@ pub fn start(config: &Config, node: &Arc<Node>) -> anyhow::Result<()> {
         rule,
         urls_per_event_max: config.hunt.urls_per_event_max,
         damaged: Mutex::default(),
+        passed_over: AtomicBool::new(false),
+        tell_again: Notify::new(),
     });
     let (sender, inbox) = mpsc::channel(FEED_LEN);
     node.tasks.spawn(feed::run(Arc::clone(&ground), sender));
     let mut settings = config.hunt.settings.clone();
     settings.window += UNDER_WAY_MAX;
-    let hunt = Hunt::new(settings, node.seed());
-    let watch = drive::start(hunt, inbox, Arc::clone(&ground));
+    let watch = drive::start(settings, inbox, Arc::clone(&ground));
     node.tasks.spawn(repair::run(ground, watch.clone(), config.hunt.repair_every));
     // Started once, so nobody was there before.
     let _ = node.hunt.set(watch);
@@ -71,6 +78,7 @@ fn fetcher(config: &Config, node: &Arc<Node>) -> anyhow::Result<Fetcher> {
     let limits = CallLimits {
         starts: StartLimits { starts_max: hunt.address_starts_max, ..StartLimits::default() },
         silence: Silence { span: hunt.silence, bytes_min: hunt.silence_bytes },
+        connections_per_address_max: connections_max(&hunt.settings),
         ..CallLimits::default()
     };
     let dialer = Dialer::new(node.instance.clone(), DialLimits::default())?;
@@ -79,4 +87,29 @@ fn fetcher(config: &Config, node: &Arc<Node>) -> anyhow::Result<Fetcher> {
     let settings =
         FetchSettings { free_bytes_min: host.free_bytes_min, ..FetchSettings::default() };
     Ok(Fetcher::new(caller, host.layout.clone(), host.git.clone(), settings))
+}
+
+/// What the hunt allows one host must not stand in its own way: a connection that is being closed
+/// still has its place when the next one is made.
+fn connections_max(hunt: &HuntSettings) -> usize {
+    let decided = hunt.overrides.values().map(|(at_once, _)| *at_once);
+    let at_once = decided.chain([hunt.domain_concurrent_max]).max().unwrap_or(0);
+    let usual = CallLimits::default().connections_per_address_max;
+    usize::try_from(at_once).map_or(usual, |at_once| usual.max(2 * at_once))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_room_for_all_that_an_operator_allows_one_host() {
+        let usual = HuntSettings::default();
+        assert_eq!(connections_max(&usual), 20);
+        let more = HuntSettings { domain_concurrent_max: 20, ..usual.clone() };
+        assert_eq!(connections_max(&more), 40);
+        let host = "git.example".parse().unwrap();
+        let one = HuntSettings { overrides: [(host, (50, 60))].into(), ..usual };
+        assert_eq!(connections_max(&one), 100);
+    }
 }

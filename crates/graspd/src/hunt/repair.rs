@@ -2,8 +2,9 @@
 //! whose objects cannot be read. Both are looked for elsewhere like anything else that is missing.
 
 use super::Ground;
-use super::drive::{HuntWatch, lacks};
-use crate::ingest::Round;
+use super::drive::HuntWatch;
+use super::look::lacks;
+use crate::ingest::{Round, Waits, families_around};
 use grasp_core::{RepoId, Time};
 use grasp_engine::hunt::FamilyId;
 use grasp_git::is_sound;
@@ -23,25 +24,32 @@ pub(super) async fn run(ground: Arc<Ground>, watch: HuntWatch, every: Duration) 
     let mut read_at: BTreeMap<RepoId, Time> = BTreeMap::new();
     while pause(&ground, every).await {
         let Some(served) = everything_served(&ground).await else { return };
-        for repo in &served {
-            look_at(&ground, &watch, repo).await;
+        let families: BTreeSet<&FamilyId> = served.values().collect();
+        // Read anew: somebody else may have changed a directory.
+        served.keys().for_each(|repo| ground.node.host.repos.forget(repo));
+        for family in families {
+            look_at(&ground, &watch, family).await;
         }
-        read_through(&ground, &watch, served, &mut read_at).await;
+        read_through(&ground, &watch, &served, &mut read_at).await;
     }
 }
 
-/// `None` when the server stops.
-async fn everything_served(ground: &Arc<Ground>) -> Option<Vec<RepoId>> {
-    let (mut round, mut served) = (Round::default(), Vec::new());
+/// Every repository that is served, with its family; `None` when the server stops.
+async fn everything_served(ground: &Arc<Ground>) -> Option<BTreeMap<RepoId, FamilyId>> {
+    let (mut round, mut served) = (Round::default(), BTreeMap::new());
     loop {
         let rules = Arc::clone(&ground.node.rules);
         let asked = ground.node.explorers.ask(move |store| {
-            let found = round.next(store, &rules);
+            let found = round.next(store, &rules).and_then(|(repos, more)| {
+                let families = families_around(store, &rules, &repos)?;
+                Ok((repos, families, more))
+            });
             (round, found)
         });
         let (next, found) = asked.await.ok()?;
-        let Ok((repos, more)) = found else { return Some(served) };
-        served.extend(repos);
+        let Ok((repos, families, more)) = found else { return Some(served) };
+        let named = repos.into_iter().zip(families);
+        served.extend(named.filter_map(|(repo, family)| Some((repo, family?))));
         if !more {
             return Some(served);
         }
@@ -50,19 +58,11 @@ async fn everything_served(ground: &Arc<Ground>) -> Option<Vec<RepoId>> {
 }
 
 /// Is everything there that its refs and states name?
-async fn look_at(ground: &Arc<Ground>, watch: &HuntWatch, repo: &RepoId) {
-    // Read anew: somebody else may have changed the directory.
-    ground.node.host.repos.forget(repo);
-    let family = FamilyId { owner: repo.owner, identifier: repo.identifier.clone() };
-    let Some(mut found) = lacks(ground, &family).await else { return };
-    let family = found.elsewhere.take().unwrap_or(family);
-    if found.events.is_empty() {
-        let Some(again) = lacks(ground, &family).await else { return };
-        found = again;
-    }
-    if found.events.iter().any(|it| it.standing == crate::ingest::Waits::Served) {
-        tracing::error!(%repo, "objects of a served repository are gone; looking for them");
-        watch.is_damaged(family);
+async fn look_at(ground: &Arc<Ground>, watch: &HuntWatch, family: &FamilyId) {
+    let Some(found) = lacks(ground, family).await else { return };
+    if found.events.iter().any(|it| it.standing == Waits::Served) {
+        tracing::error!(%family, "objects of a served repository are gone; looking for them");
+        watch.is_damaged(family.clone());
     }
 }
 
@@ -70,34 +70,47 @@ async fn look_at(ground: &Arc<Ground>, watch: &HuntWatch, repo: &RepoId) {
 async fn read_through(
     ground: &Arc<Ground>,
     watch: &HuntWatch,
-    mut served: Vec<RepoId>,
+    served: &BTreeMap<RepoId, FamilyId>,
     read_at: &mut BTreeMap<RepoId, Time>,
 ) {
     let clock = &ground.node.clock;
     let begun = clock.now();
-    served.sort_by_key(|repo| read_at.get(repo).copied());
-    let current: BTreeSet<&RepoId> = served.iter().collect();
-    read_at.retain(|repo, _| current.contains(repo));
-    drop(current);
-    for repo in served {
+    read_at.retain(|repo, _| served.contains_key(repo));
+    let mut in_order: Vec<&RepoId> = served.keys().collect();
+    in_order.sort_by_key(|repo| read_at.get(*repo).copied());
+    for repo in in_order {
         if clock.now().since(begun) > READING_MAX || !pause(ground, BETWEEN).await {
             return;
         }
-        let (host, at) = (&ground.node.host, clock.now());
         if read_at.len() < READ_MAX {
-            read_at.insert(repo.clone(), at);
+            read_at.insert(repo.clone(), clock.now());
         }
-        let directory = host.repos.directory(&repo);
-        match is_sound(&host.git, &directory).await {
-            Ok(true) => {}
-            Ok(false) => {
-                tracing::error!(%repo, "some objects of a served repository cannot be read");
-                ground.damaged.lock().insert(repo.clone());
-                watch.is_damaged(FamilyId { owner: repo.owner, identifier: repo.identifier });
-            }
-            Err(error) => tracing::warn!(%repo, %error, "a repository could not be read through"),
+        let Some(is_sound) = read(ground, repo).await else { continue };
+        let was_damaged = match is_sound {
+            true => ground.damaged.lock().remove(repo),
+            false => !ground.damaged.lock().insert(repo.clone()),
+        };
+        if !is_sound && !was_damaged {
+            tracing::error!(%repo, "some objects of a served repository cannot be read");
+        }
+        if let (false, Some(family)) = (is_sound, served.get(repo)) {
+            watch.is_damaged(family.clone());
         }
     }
+}
+
+/// Can all of it be read? `None` if that could not be found out. A first no is asked again, because
+/// something may just have changed.
+async fn read(ground: &Arc<Ground>, repo: &RepoId) -> Option<bool> {
+    let host = &ground.node.host;
+    let directory = host.repos.directory(repo);
+    let _upkeep = host.upkeep.lock().await;
+    let mut verdict = is_sound(&host.git, &directory).await;
+    if let Ok(false) = verdict {
+        verdict = is_sound(&host.git, &directory).await;
+    }
+    let could_not = |error| tracing::warn!(%repo, %error, "a repository could not be read through");
+    verdict.map_err(could_not).ok()
 }
 
 /// False when the server stops.

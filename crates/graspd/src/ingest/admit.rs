@@ -10,6 +10,7 @@ use super::roles::RoleCache;
 use super::second_chance::Orphan;
 use super::serving::{keep_waiting, serve, serve_released};
 use super::uploads;
+use super::wanted;
 use crate::hub::Fresh;
 use crate::repos::Repos;
 use grasp_core::hold::{Hold, Patience};
@@ -216,6 +217,9 @@ impl Clerk<'_> {
                 holds::end(txn, &it.event.id)?;
                 return Err(Stop::Refused(reason));
             }
+        }
+        if matches!(verdict, Verdict::Hold(_) | Verdict::Accept) {
+            wanted::forget_older(txn, it.event)?;
         }
         Ok((verdict, fresh))
     }

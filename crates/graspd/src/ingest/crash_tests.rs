@@ -3,7 +3,7 @@
 
 mod found;
 pub(crate) mod machine;
-mod scene;
+pub(crate) mod scene;
 
 use super::Outcome;
 use grasp_core::VerifiedEvent;

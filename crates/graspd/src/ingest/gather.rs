@@ -42,7 +42,8 @@ pub(super) fn gather(from: &mut Sources<'_>, event: &Event, subject: &Subject) -
         known: known(store, &event.id)?,
         erased: store.erased(event)?,
         current: versions.current(),
-        expired: store.note(Shelf::Expired, event.id.as_bytes())?.is_some(),
+        expired: store.note(Shelf::Expired, event.id.as_bytes())?.is_some()
+            || store.contains(Space::Wanted, &event.id)?,
         about: About::Related(None),
     };
     // What is settled already needs no dear facts; the judge comes to the same answer.
@@ -230,7 +231,8 @@ fn is_announced(store: &dyn Snapshot, identifier: &str) -> Result<bool> {
 }
 
 fn is_known(store: &dyn Snapshot, author: &PubKey) -> Result<bool> {
-    Ok(store.has_author(Space::Served, author)? || store.has_author(Space::Held, author)?)
+    let mut spaces = [Space::Served, Space::Held, Space::Wanted].into_iter();
+    spaces.try_fold(false, |known, space| Ok(known || store.has_author(space, author)?))
 }
 
 /// Who wrote what a deletion names; one foreign target is enough to know.
@@ -238,7 +240,7 @@ fn targets(store: &dyn Snapshot, deletion: &Deletion) -> Result<DeletionFacts> {
     let author_known = is_known(store, &deletion.author)?;
     let mut facts = DeletionFacts { author_known, ..DeletionFacts::default() };
     for id in &deletion.ids {
-        for (space, _) in SPACES {
+        for space in [Space::Served, Space::Held, Space::Wanted] {
             let author = store.header(space, id)?.map(|header| header.author);
             facts.targets.extend(author.map(|author| (*id, author)));
             if author.is_some_and(|author| author != deletion.author) {

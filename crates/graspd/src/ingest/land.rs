@@ -1,19 +1,17 @@
 //! A push at the writer's desk: asked again whether it may, written into the journal, and carried
 //! through. Until the journal has it nothing has happened; after that nothing can undo it.
 
-use super::affected::{Affected, Arriving, Intent, IntentKey};
+use super::affected::{Affected, Arriving, Intent};
 use super::copies;
 use super::plan::view_key;
 use super::uploads::{self, Upload};
-use super::views::{Hosting, hosted, scene, standing, state_by_id};
-use super::wanted;
+use super::views::{Hosting, hosted, scene, state_by_id};
 use super::writer::Desk;
 use crate::hub::Fresh;
-use grasp_core::maintainers::Standing;
 use grasp_core::nip34::State;
 use grasp_core::push::{Command, Decision, Grant, Target, authorise};
 use grasp_core::{EventId, Oid, RefName, RepoId};
-use grasp_git::{ObjectKind, Objects, Quarantine, land, set_packs_aside};
+use grasp_git::{ObjectKind, Objects, Quarantine};
 use grasp_store::{Shelf, StoreError, Transaction};
 use std::collections::BTreeSet;
 
@@ -36,20 +34,6 @@ pub struct Copied {
     pub to: RepoId,
     pub quarantine: Quarantine,
     pub proposals: BTreeSet<EventId>,
-}
-
-/// Objects that another server had, for events here that wait for them.
-#[derive(Debug)]
-pub struct Fetched {
-    pub to: RepoId,
-    pub quarantine: Quarantine,
-    /// A maintainer signed for these; otherwise only for pull requests.
-    pub state_objects: bool,
-    pub proposals: BTreeSet<EventId>,
-    /// Those that gave up waiting and lack nothing any more.
-    pub revive: Vec<EventId>,
-    /// Packs that these objects replace.
-    pub damaged_packs: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -210,66 +194,6 @@ impl Desk<'_> {
                 Outcome::Done
             }
         })
-    }
-
-    /// Objects another server had. What they complete is served when this returns; what they do not
-    /// complete yet stays beside what comes next (S-36).
-    pub(super) fn fetched(&mut self, mut it: Fetched) -> (Vec<Fresh>, bool) {
-        match self.try_fetched(&mut it) {
-            Ok(taken) => taken,
-            Err(error) => {
-                tracing::error!(repo = %it.to, %error, "fetched objects could not be taken in");
-                (Vec::new(), false)
-            }
-        }
-    }
-
-    fn try_fetched(&mut self, it: &mut Fetched) -> Result<(Vec<Fresh>, bool), StoreError> {
-        let snapshot = self.writer.store.read()?;
-        let standing = standing(&*snapshot, &self.writer.rules, &it.to)?;
-        // Its owner may have left meanwhile; and what a stranger proposes has no place before that.
-        let is_welcome = match it.state_objects {
-            true => standing.is_some(),
-            false => standing == Some(Standing::Served),
-        };
-        drop(snapshot);
-        if !is_welcome {
-            return Ok((Vec::new(), false));
-        }
-        let mut intent = Intent::default();
-        intent.affected.repo(&it.to).proposals.extend(&it.proposals);
-        intent.packs.push(Arriving::new(&it.to, it.quarantine.name()));
-        let (now, patience) = (self.now, self.writer.host.patience);
-        let mut key = IntentKey::default();
-        self.writer.store.write(&mut |txn| {
-            for id in &it.revive {
-                if let Some(event) = wanted::revive(txn, id, now, patience)? {
-                    intent.affected.event(&event);
-                }
-            }
-            key = intent.write(txn)?;
-            Ok(())
-        })?;
-        it.quarantine.keep();
-        self.replace_damaged(it);
-        let carried = self.carry(&key, &intent);
-        carried.complain();
-        Ok((carried.fresh, carried.error.is_none()))
-    }
-
-    /// What is good comes first, then what is bad goes; a crash in between is found by the next look.
-    fn replace_damaged(&self, it: &Fetched) {
-        if it.damaged_packs.is_empty() {
-            return;
-        }
-        let (host, repo) = (&self.writer.host, &it.to);
-        let replaced = land(&host.layout, repo, it.quarantine.name())
-            .and_then(|()| set_packs_aside(&host.layout.repository(repo), &it.damaged_packs));
-        host.repos.forget(repo);
-        match replaced {
-            Ok(()) => tracing::warn!(%repo, packs = ?it.damaged_packs, "damaged packs set aside"),
-            Err(error) => tracing::error!(%repo, %error, "damaged packs could not be set aside"),
-        }
     }
 
     /// Objects another view had.

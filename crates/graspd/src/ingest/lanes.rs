@@ -1,8 +1,9 @@
 //! From a socket to the writer: events of one sender keep their order, signatures are checked off
 //! the network threads, and what waits is bounded in bytes, so a fast sender waits instead.
 
+use super::found::{Fetched, Taken};
 use super::gather::known;
-use super::land::{Copied, Delivery, Fetched, Outcome};
+use super::land::{Copied, Delivery, Outcome};
 use crate::threads::essential;
 use grasp_core::event::{Forged, KeyRing};
 use grasp_core::maintainers::Standing;
@@ -53,7 +54,9 @@ pub(super) enum Work {
     /// A push whose objects are in quarantine.
     Land(Box<Delivery>, oneshot::Sender<Outcome>),
     /// Objects that another server had.
-    Fetched(Box<Fetched>, oneshot::Sender<bool>),
+    Fetched(Box<Fetched>, oneshot::Sender<Taken>),
+    /// Events that lack nothing any more.
+    Complete(Vec<EventId>),
     /// Objects copied from another repository here.
     Copied(Copied),
     /// That failed; it may be asked for again.
@@ -98,6 +101,7 @@ impl std::fmt::Debug for Work {
             Work::Sweep => "Sweep",
             Work::Land(..) => "Land",
             Work::Fetched(..) => "Fetched",
+            Work::Complete(_) => "Complete",
             Work::Copied(_) => "Copied",
             Work::NotCopied { .. } => "NotCopied",
             Work::Extend(..) => "Extend",
@@ -162,11 +166,16 @@ impl Ingest {
         outcome.await.unwrap_or_else(|_| Outcome::failed())
     }
 
-    /// Returns once what these objects complete is served; false if they were not taken.
-    pub async fn fetched(&self, fetched: Fetched) -> bool {
+    /// Returns once what these objects complete is served.
+    pub async fn fetched(&self, fetched: Fetched) -> Taken {
         let (done, served) = oneshot::channel();
         let _ = self.writer.send(Work::Fetched(Box::new(fetched), done)).await;
-        served.await.unwrap_or(false)
+        served.await.unwrap_or(Taken::No)
+    }
+
+    /// All these lack is here.
+    pub async fn complete(&self, ids: Vec<EventId>) {
+        let _ = self.writer.send(Work::Complete(ids)).await;
     }
 
     pub async fn copied(&self, copied: Copied) {

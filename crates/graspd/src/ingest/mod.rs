@@ -6,6 +6,7 @@ mod admit;
 mod affected;
 mod blacklist;
 mod copies;
+mod found;
 mod gather;
 mod helping;
 mod holds;
@@ -31,10 +32,13 @@ mod writer;
 
 pub use admit::{Admission, Bounds};
 pub use blacklist::withdraw_blacklisted;
+pub use found::{Fetched, Taken};
 pub use import::import;
 pub use inventory::{inventory, unknown};
-pub use lacks::{Errand, Lacking, Needy, Purpose, Question, Waits, families_of, lacking};
-pub use land::{Copied, Delivery, Fetched, Outcome};
+pub use lacks::{
+    Errand, Lacking, Needy, Purpose, Question, Waits, families_around, families_of, lacking,
+};
+pub use land::{Copied, Delivery, Outcome};
 pub use lanes::{Asker, Ingest, Jotting, Offer};
 pub use plan::Copying;
 pub use preview::{Preview, Round, compare, may_upload, others_in_need, preview};

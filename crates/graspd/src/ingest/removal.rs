@@ -53,9 +53,20 @@ fn went(
         holds::end(txn, &event.id)?;
     }
     let repo = event.coordinate().and_then(|it| it.repo());
-    if let Some(repo) = repo.filter(|_| space == Space::Served) {
-        effects.affected.repo(&repo).left = true;
-        txn.put_note(Shelf::Parked, &view_key(&repo), &now.0.to_be_bytes())?;
+    match (repo, space) {
+        (Some(repo), Space::Served) => {
+            effects.affected.repo(&repo).left = true;
+            txn.put_note(Shelf::Parked, &view_key(&repo), &now.0.to_be_bytes())?;
+        }
+        // It never was whole, but some of its objects may have come.
+        (Some(repo), Space::Held) => {
+            let is_served = txn.current_position(Space::Served, &repo.coordinate())?.is_some();
+            let is_parked = txn.note(Shelf::Parked, &view_key(&repo))?.is_some();
+            if !is_served && !is_parked {
+                txn.put_note(Shelf::Parked, &view_key(&repo), &now.0.to_be_bytes())?;
+            }
+        }
+        _ => {}
     }
     Ok(())
 }

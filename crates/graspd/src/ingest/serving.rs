@@ -73,7 +73,6 @@ pub(super) fn keep_waiting(
             holds::end(txn, &older)?;
         }
         holds::set(txn, &event.id, &hold)?;
-        wanted::forget_older(txn, event)?;
     }
     Ok(Vec::new())
 }

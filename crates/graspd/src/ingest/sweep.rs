@@ -164,7 +164,6 @@ impl Desk<'_> {
                 }
                 Due::Expire => {
                     tracing::info!(%id, kind = header.kind.0, "gave up waiting for git data");
-                    self.park_what_came(txn, &id)?;
                     wanted::give_up(txn, &id, self.now, &host.wanted, effects)?;
                 }
             }
@@ -177,17 +176,6 @@ impl Desk<'_> {
         let held = txn.get(Space::Held, id)?;
         let held = held.filter(|held| held.event.kind == Kind::ANNOUNCEMENT);
         held.map_or(Ok(false), |held| wanted::needs_announcement(txn, held.event.d()))
-    }
-
-    /// Some objects of a repository that never became whole may have come; they go in time.
-    fn park_what_came(&self, txn: &mut dyn Transaction, id: &EventId) -> Result<()> {
-        let Some(held) = txn.get(Space::Held, id)? else { return Ok(()) };
-        let Some(repo) = held.event.coordinate().and_then(|it| it.repo()) else { return Ok(()) };
-        let is_served = txn.current_position(Space::Served, &repo.coordinate())?.is_some();
-        if is_served || !self.writer.host.layout.repository(&repo).is_dir() {
-            return Ok(());
-        }
-        txn.put_note(Shelf::Parked, &view_key(&repo), &self.now.0.to_be_bytes())
     }
 
     /// Requests whose author never came. An owner's farewell stays as long as the data they left, so

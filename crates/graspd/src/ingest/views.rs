@@ -154,6 +154,22 @@ pub(super) fn preferred<'a>(of: impl IntoIterator<Item = &'a Candidate>) -> Opti
     of.into_iter().reduce(|best, it| if it.rank.beats(&best.rank) { it } else { best })
 }
 
+/// The state a repository's people signed last, of those that are served or were.
+pub(super) fn governing(
+    store: &dyn Snapshot,
+    roles: &mut RoleCache,
+    rules: &Rules,
+    repo: &RepoId,
+) -> Result<Option<Candidate>> {
+    let family = family(store, roles, [repo.owner], repo.identifier.as_str())?;
+    let members = family.members_of(&repo.owner, rules.maintainer_rule).unwrap_or_default();
+    let mut states = Vec::new();
+    for member in &members {
+        states.extend(said(store, member, &repo.identifier)?);
+    }
+    Ok(preferred(&states).cloned())
+}
+
 /// Are all objects here that this state's branches and tags point to?
 pub(super) fn is_complete(store: &Store, state: &State) -> bool {
     state.refs.iter().all(|(name, oid)| store.fits(name, oid))

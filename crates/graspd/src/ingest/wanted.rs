@@ -41,12 +41,15 @@ pub(super) fn give_up(
     remove(txn, Space::Held, id, now, effects)?;
     txn.put_note(Shelf::Expired, id.as_bytes(), &now.0.to_be_bytes())?;
     let Some(held) = held.filter(|held| can_be_found(&held.event)) else { return Ok(()) };
-    let full = txn.events_in(Space::Wanted)? >= limits.events_max
-        || txn.bytes_in(Space::Wanted)? >= limits.bytes_max;
-    if full || is_outdone(txn, &held.event)? {
+    if is_outdone(txn, &held.event)? {
         return Ok(());
     }
     forget_older(txn, &held.event)?;
+    let full = txn.events_in(Space::Wanted)? >= limits.events_max
+        || txn.bytes_in(Space::Wanted)? >= limits.bytes_max;
+    if full {
+        return Ok(());
+    }
     txn.put(Space::Wanted, &held.event, &held.provenance)?;
     txn.put_note(Shelf::Wanted, id.as_bytes(), &now.0.to_be_bytes())
 }
@@ -68,7 +71,7 @@ fn can_be_found(event: &Event) -> bool {
 fn is_outdone(store: &dyn Snapshot, event: &Event) -> Result<bool> {
     let Some(coordinate) = event.coordinate() else { return Ok(false) };
     for space in [Space::Served, Space::Held] {
-        let newer = store.current(space, &coordinate)?;
+        let newer = store.current(space, &coordinate)?.filter(|newer| ends_older(&newer.event));
         if newer.is_some_and(|newer| newer.event.rank().beats(&event.rank())) {
             return Ok(true);
         }
@@ -78,7 +81,7 @@ fn is_outdone(store: &dyn Snapshot, event: &Event) -> Result<bool> {
 
 /// This event is here again, or its author replaced what was looked for.
 pub(super) fn forget_older(txn: &mut dyn Transaction, event: &VerifiedEvent) -> Result<()> {
-    if txn.events_in(Space::Wanted)? == 0 {
+    if txn.events_in(Space::Wanted)? == 0 || !ends_older(event) {
         return Ok(());
     }
     let older = match event.coordinate() {
@@ -91,6 +94,11 @@ pub(super) fn forget_older(txn: &mut dyn Transaction, event: &VerifiedEvent) -> 
         Some(older) => forget(txn, &older.event.id),
         None => Ok(()),
     }
+}
+
+/// A state that names no object governs nothing, so it ends nothing either.
+fn ends_older(event: &Event) -> bool {
+    event.kind != Kind::STATE || State::parse(event).is_ok_and(|state| state.names_objects())
 }
 
 pub(super) fn forget(txn: &mut dyn Transaction, id: &EventId) -> Result<()> {

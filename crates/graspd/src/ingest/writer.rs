@@ -2,6 +2,7 @@
 
 use super::admit::{Admission, Bounds, Clerk, Effects, Purse, extend};
 use super::affected::{Intent, IntentKey};
+use super::found::Taken;
 use super::helping::{Concluded, Incoming};
 use super::land::Outcome;
 use super::lanes::{Asker, Ingest, Sealed, Work};
@@ -69,7 +70,7 @@ struct News {
 enum Reply {
     Event { asker: Arc<dyn Asker>, id: EventId, answer: Answer, _room: OwnedSemaphorePermit },
     Push(oneshot::Sender<Outcome>, Outcome),
-    Fetch(oneshot::Sender<bool>, bool),
+    Fetch(oneshot::Sender<Taken>, Taken),
 }
 
 impl Writer {
@@ -152,6 +153,7 @@ impl Desk<'_> {
                 self.writer.host.send(Chore::Tidy(repo));
                 News { fresh, reply: Some(Reply::Fetch(done, taken)) }
             }
+            Work::Complete(ids) => News { fresh: self.complete(&ids), reply: None },
             Work::Copied(copied) => News { fresh: self.copied(copied), reply: None },
             Work::Jot(mut jotting) => {
                 if let Err(error) = self.writer.store.write(&mut *jotting) {

@@ -2,19 +2,22 @@
 
 use super::machine::Machine;
 use super::scene::{MAIN, Scene, id, proposal};
-use super::{after, endures, holds, publishes};
-use grasp_core::{EventId, VerifiedEvent};
+use super::{Picture, after, endures, holds, publishes};
+use crate::ingest::Purpose;
+use grasp_core::VerifiedEvent;
 
 /// What a hunt brings for the first owner's repository.
 struct Find {
     pack: Vec<u8>,
-    proposals: Vec<EventId>,
-    revive: Vec<EventId>,
+    purpose: Purpose,
 }
 
 impl Find {
+    /// What was taken once is not wanted a second time.
     fn lands(&self, scene: &Scene, machine: &mut Machine) -> bool {
-        machine.fetches(&id(&scene.acme), &self.pack, &self.proposals, &self.revive)
+        let before = Picture::of(machine, scene);
+        machine.fetches(&id(&scene.acme), &self.pack, self.purpose)
+            || before.events.values().all(|place| *place == "served")
     }
 }
 
@@ -32,7 +35,7 @@ fn s39_a_state_whose_objects_were_found_elsewhere() {
         holds(machine, &state);
     });
     let pack = scene.pack(&[scene.first], &[]);
-    let find = Find { pack, proposals: vec![], revive: vec![] };
+    let find = Find { pack, purpose: Purpose::State };
     let (was, is) = endures(&before, &scene, &|machine| find.lands(&scene, machine));
     assert_eq!((was.says("announcement"), was.says("state")), ("held", "held"));
     assert_eq!((is.says("announcement"), is.says("state")), ("served", "served"));
@@ -49,7 +52,7 @@ fn s33_a_state_that_had_given_up_waiting() {
         machine.gives_up(&state);
     });
     let pack = scene.pack(&[scene.first], &[]);
-    let find = Find { pack, proposals: vec![], revive: vec![state.id] };
+    let find = Find { pack, purpose: Purpose::State };
     let (was, is) = endures(&before, &scene, &|machine| find.lands(&scene, machine));
     assert_eq!((was.says("announcement"), was.says("state")), ("held", "wanted"));
     assert_eq!((is.says("announcement"), is.says("state")), ("served", "served"));
@@ -64,7 +67,7 @@ fn s39_a_pull_request_whose_commit_was_found_elsewhere() {
     });
     let request = scene.pull_request(&[&scene.acme]).id;
     let pack = scene.pack(&[scene.proposed], &[scene.first]);
-    let find = Find { pack, proposals: vec![request], revive: vec![] };
+    let find = Find { pack, purpose: Purpose::Proposal };
     let (was, is) = endures(&before, &scene, &|machine| find.lands(&scene, machine));
     assert_eq!((was.says("request"), is.says("request")), ("held", "served"));
     let (first, proposed) = (scene.first.to_hex(), scene.proposed.to_hex());
@@ -90,7 +93,7 @@ fn s36_timeline_b_a_state_whose_objects_came_first_is_served_at_once() {
         );
         holds(machine, &theirs);
         let pack = scene.pack(&[scene.second], &[]);
-        assert!(machine.fetches(&id(&scene.twin), &pack, &[], &[]));
+        assert!(machine.fetches(&id(&scene.twin), &pack, Purpose::State));
     });
     let state = scene.names("state", scene.state(5, &[(MAIN, scene.second)]));
     let (_, is) = endures(&before, &scene, &|machine| {

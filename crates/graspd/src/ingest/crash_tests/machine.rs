@@ -1,9 +1,9 @@
 //! A server without sockets that dies at a step of one's choice, and the disk that outlives it.
 
 use super::super::{
-    Asker, Bounds, Copied, Delivery, Fetched, Ingest, Offer, Outcome, SecondChance,
+    Asker, Bounds, Copied, Delivery, Fetched, Ingest, Offer, Outcome, Purpose, SecondChance,
 };
-use super::super::{UploadLimits, WantedLimits, Writer, holds};
+use super::super::{Taken, UploadLimits, WantedLimits, Writer, holds};
 use crate::clock::Clock;
 use crate::feed::Wake;
 use crate::host::{Chore, Host, InFlight};
@@ -120,6 +120,7 @@ impl Machine {
             cleanup_every: Duration::from_secs(1),
             in_flight: InFlight::default(),
             fetching: InFlight::default(),
+            upkeep: tokio::sync::Mutex::default(),
             wanted: WantedLimits::default(),
             checkpoint: Box::new(move |_| {
                 counted.fetch_add(1, Ordering::Relaxed) < limit.load(Ordering::Relaxed)
@@ -200,23 +201,20 @@ impl Machine {
     }
 
     /// A hunt brings these objects for a repository; false if they were not taken.
-    pub(crate) fn fetches(
-        &mut self,
-        to: &RepoId,
-        pack: &[u8],
-        proposals: &[EventId],
-        revive: &[EventId],
-    ) -> bool {
-        let fetched = Fetched {
-            to: to.clone(),
-            quarantine: self.receives(to, pack),
-            state_objects: proposals.is_empty(),
-            proposals: proposals.iter().copied().collect(),
-            revive: revive.to_vec(),
-            damaged_packs: Vec::new(),
-        };
+    pub(crate) fn fetches(&mut self, to: &RepoId, pack: &[u8], purpose: Purpose) -> bool {
+        let (quarantine, damaged_packs) = (self.receives(to, pack), Vec::new());
+        let fetched = Fetched { to: to.clone(), purpose, quarantine, damaged_packs };
         let ingest = self.ingest();
-        self.runtime.block_on(ingest.fetched(fetched))
+        self.runtime.block_on(ingest.fetched(fetched)) != Taken::No
+    }
+
+    /// These lack nothing, as somebody noticed.
+    pub(crate) fn completes(&mut self, ids: &[EventId]) {
+        let ingest = self.ingest();
+        self.runtime.block_on(async {
+            ingest.complete(ids.to_vec()).await;
+            ingest.extend(Vec::new()).await;
+        });
     }
 
     pub(crate) fn rules(&self) -> Rules {
@@ -253,7 +251,7 @@ impl Machine {
         while let Ok(chore) = self.chores.try_recv() {
             match chore {
                 Chore::Discard(name) => grasp_git::discard(&self.host.layout, &name).unwrap(),
-                Chore::Tidy(_) => {}
+                Chore::Tidy(_) | Chore::Salvage(_) => {}
                 Chore::Copy(it) => {
                     let quarantine = Quarantine::open(&self.host.layout, &it.to).unwrap();
                     let (git, pack) = (&self.host.git, &self.host.pack);

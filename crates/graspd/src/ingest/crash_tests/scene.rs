@@ -5,24 +5,24 @@ use grasp_core::{EventId, Kind, Oid, RepoId, VerifiedEvent};
 use grasp_testkit::{Author, Draft, Repository};
 use tempfile::TempDir;
 
-pub(super) const MAIN: &str = "refs/heads/main";
+pub(crate) const MAIN: &str = "refs/heads/main";
 const THEN: u64 = 1_700_000_000;
 
-pub(super) struct Scene {
+pub(crate) struct Scene {
     source: TempDir,
-    pub(super) acme: Repository,
+    pub(crate) acme: Repository,
     /// The same project, as its other maintainer has it.
-    pub(super) twin: Repository,
-    pub(super) first: Oid,
-    pub(super) second: Oid,
+    pub(crate) twin: Repository,
+    pub(crate) first: Oid,
+    pub(crate) second: Oid,
     /// Not in any branch.
-    pub(super) proposed: Oid,
+    pub(crate) proposed: Oid,
     /// Whose fate is looked at, by what they are called.
-    pub(super) events: Vec<(&'static str, VerifiedEvent)>,
+    pub(crate) events: Vec<(&'static str, VerifiedEvent)>,
 }
 
 impl Scene {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let source = tempfile::tempdir().unwrap();
         git(source.path(), &["init", "-q", "--bare"], b"");
         let commit = |text: &str, parents: &[Oid]| commit(&source, text, parents);
@@ -35,45 +35,45 @@ impl Scene {
     }
 
     /// From now on, this event is looked at.
-    pub(super) fn names(&mut self, name: &'static str, event: VerifiedEvent) -> VerifiedEvent {
+    pub(crate) fn names(&mut self, name: &'static str, event: VerifiedEvent) -> VerifiedEvent {
         self.events.push((name, event.clone()));
         event
     }
 
-    pub(super) fn announcement(&self) -> VerifiedEvent {
+    pub(crate) fn announcement(&self) -> VerifiedEvent {
         self.acme.announcement_naming(DOMAIN, THEN, &[&self.twin.owner])
     }
 
-    pub(super) fn twins_announcement(&self) -> VerifiedEvent {
+    pub(crate) fn twins_announcement(&self) -> VerifiedEvent {
         self.twin.announcement_naming(DOMAIN, THEN, &[&self.acme.owner])
     }
 
-    pub(super) fn state(&self, at: u64, refs: &[(&str, Oid)]) -> VerifiedEvent {
+    pub(crate) fn state(&self, at: u64, refs: &[(&str, Oid)]) -> VerifiedEvent {
         let hex: Vec<(&str, String)> =
             refs.iter().map(|(name, oid)| (*name, oid.to_hex())).collect();
         let refs: Vec<(&str, &str)> = hex.iter().map(|(name, oid)| (*name, oid.as_str())).collect();
         self.acme.state(&self.acme.owner, THEN + at, &refs, Some("main"))
     }
 
-    pub(super) fn pull_request(&self, to: &[&Repository]) -> VerifiedEvent {
+    pub(crate) fn pull_request(&self, to: &[&Repository]) -> VerifiedEvent {
         let tip = self.proposed.to_hex();
         let draft = Draft::new(Kind::PULL_REQUEST, THEN).tag(&["c", &tip]);
         let draft = to.iter().fold(draft, |draft, repo| draft.tag(&["a", &repo.coordinate()]));
         Author::number(3).signs(draft)
     }
 
-    pub(super) fn deletion(&self, of: &VerifiedEvent) -> VerifiedEvent {
+    pub(crate) fn deletion(&self, of: &VerifiedEvent) -> VerifiedEvent {
         let draft = Draft::new(Kind::DELETION, THEN + 1_000).tag(&["e", &of.id.to_hex()]);
         self.acme.owner.signs(draft)
     }
 
     /// A push to the first owner's repository, of what `wants` reach and `has` does not.
-    pub(super) fn push(&self, refs: &[(&str, Option<Oid>)], wants: &[Oid], has: &[Oid]) -> Push {
+    pub(crate) fn push(&self, refs: &[(&str, Option<Oid>)], wants: &[Oid], has: &[Oid]) -> Push {
         let refs = refs.iter().map(|(name, oid)| ((*name).to_owned(), *oid)).collect();
         Push { repo: id(&self.acme), refs, pack: self.pack(wants, has), others: Vec::new() }
     }
 
-    pub(super) fn pack(&self, wants: &[Oid], has: &[Oid]) -> Vec<u8> {
+    pub(crate) fn pack(&self, wants: &[Oid], has: &[Oid]) -> Vec<u8> {
         let mut revisions: String = wants.iter().map(|oid| format!("{oid}\n")).collect();
         revisions.extend(has.iter().map(|oid| format!("^{oid}\n")));
         let args = ["pack-objects", "-q", "--revs", "--thin", "--stdout"];
@@ -95,10 +95,10 @@ fn commit(source: &TempDir, text: &str, parents: &[Oid]) -> Oid {
     run(&args, "").parse().unwrap()
 }
 
-pub(super) fn id(of: &Repository) -> RepoId {
+pub(crate) fn id(of: &Repository) -> RepoId {
     RepoId { owner: of.owner.key, identifier: of.identifier.parse().unwrap() }
 }
 
-pub(super) fn proposal(id: &EventId) -> String {
+pub(crate) fn proposal(id: &EventId) -> String {
     format!("refs/nostr/{id}")
 }
