@@ -4,6 +4,7 @@
 use crate::gate::{PackLimits, PackRefused};
 use crate::process::{Git, Running};
 use crate::quarantine::{Quarantine, ReceiveError, Received};
+use crate::reach::revisions;
 use grasp_core::Oid;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -39,15 +40,4 @@ pub async fn copy(
         }
         Err(why) => Err(why),
     }
-}
-
-fn revisions(wants: &BTreeSet<Oid>, has: &BTreeSet<Oid>) -> String {
-    let mut lines = String::new();
-    for oid in wants {
-        lines.push_str(&format!("{oid}\n"));
-    }
-    for oid in has {
-        lines.push_str(&format!("^{oid}\n"));
-    }
-    lines
 }

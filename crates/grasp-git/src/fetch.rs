@@ -10,7 +10,7 @@ mod refusal;
 
 pub use advert::{Advert, AdvertReader, V0Caps};
 pub use answer::{Answer, PROGRESS_BYTES_MAX, Step};
-pub use refs::{LIST_BYTES_MAX, Listed, REFS_MAX, RefsReader};
+pub use refs::{LIST_BYTES_MAX, Listed, REFS_MAX, RefKind, RefsReader};
 pub use refusal::{Refusal, printable, wants_slowdown};
 
 use crate::advertise::{self, AGENT, Service};

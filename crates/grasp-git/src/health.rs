@@ -55,26 +55,6 @@ fn verdict(ended: Result<(), GitError>) -> Result<bool, GitError> {
     }
 }
 
-/// Puts back what can be read of packs that were set aside, each once. Objects that are here
-/// already stay as they are.
-pub async fn salvage(git: &Git, dir: &Path) -> Result<(), GitError> {
-    let failed = |source| GitError::Start { what: "unpack-objects", source };
-    let listed = dir.join(ASIDE);
-    let packs = tokio::task::spawn_blocking(move || files(&listed, "pack")).await;
-    let packs = packs.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(failed)?;
-    for pack in packs {
-        // It goes on after what it cannot read, and says in the end that there was something.
-        match git.unpack_objects(dir, &pack).await {
-            Ok(()) | Err(GitError::Failed { .. }) => {}
-            Err(error) => return Err(error),
-        }
-        let done = pack.with_extension("salvaged");
-        let renamed = tokio::task::spawn_blocking(move || fs::rename(&pack, &done)).await;
-        renamed.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(failed)?;
-    }
-    Ok(())
-}
-
 fn files(dir: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

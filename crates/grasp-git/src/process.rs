@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
 const GIB: u64 = 1 << 30;
@@ -55,7 +55,6 @@ const RECEIVE_BYTES_PER_CPU_SEC: u64 = 2 << 20;
 /// Between telling a process that its time is up and ending it.
 const CPU_GRACE_SECS: u64 = 5;
 const VERSION_BYTES_MAX: u64 = 4 << 10;
-const PIECE_BYTES: usize = 64 << 10;
 const VERSION_DEADLINE: Duration = Duration::from_secs(10);
 
 /// What one git process may use.
@@ -241,37 +240,6 @@ impl Git {
         self.0.start(&job)?.finish().await
     }
 
-    /// Takes every object out of a pack file that can be read.
-    pub(crate) async fn unpack_objects(&self, dir: &Path, pack: &Path) -> Result<(), GitError> {
-        let what = "unpack-objects";
-        let failed = |source| GitError::Start { what, source };
-        let args = ["unpack-objects", "-r", "-q"].map(OsString::from);
-        let args = [git_dir(dir)].into_iter().chain(args).collect();
-        let limits = &self.0.limits;
-        let job = Job {
-            cpu_secs_max: limits.tidy_cpu_secs_max,
-            nice: NICE_TIDY,
-            deadline: limits.tidy_deadline,
-            ..self.serve(what, args)
-        };
-        let mut file = std::fs::File::open(pack).map_err(failed)?;
-        let Running { mut stdin, mut stdout, exit } = self.0.start(&job)?;
-        let (sender, mut pieces) = tokio::sync::mpsc::channel::<Vec<u8>>(4);
-        let reading = tokio::task::spawn_blocking(move || read_pieces(&mut file, &sender));
-        let feeding = async move {
-            while let Some(piece) = pieces.recv().await {
-                // If git does not listen any more, its exit says why.
-                if stdin.write_all(&piece).await.is_err() {
-                    break;
-                }
-            }
-        };
-        let hearing = async { tokio::io::copy(&mut stdout, &mut tokio::io::sink()).await };
-        let (read, (), _) = tokio::join!(reading, feeding, hearing);
-        read.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(failed)?;
-        exit.finish().await
-    }
-
     fn serve(&self, what: &'static str, args: Vec<OsString>) -> Job {
         let limits = &self.0.limits;
         Job {
@@ -282,21 +250,6 @@ impl Git {
             file_bytes_max: limits.file_bytes_max,
             nice: NICE,
             deadline: limits.serve_deadline,
-        }
-    }
-}
-
-/// Until the end, or until nobody takes them any more.
-fn read_pieces(
-    file: &mut std::fs::File,
-    to: &tokio::sync::mpsc::Sender<Vec<u8>>,
-) -> io::Result<()> {
-    loop {
-        let mut piece = vec![0; PIECE_BYTES];
-        let len = io::Read::read(file, &mut piece)?;
-        piece.truncate(len);
-        if len == 0 || to.blocking_send(piece).is_err() {
-            return Ok(());
         }
     }
 }

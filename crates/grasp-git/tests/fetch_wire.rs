@@ -11,12 +11,11 @@ mod rig;
 
 use grasp_core::Oid;
 use grasp_git::fetch::{
-    self, Advert, AdvertReader, Answer, Listed, RefsReader, Refusal, Step, V0Caps,
+    self, Advert, AdvertReader, Answer, Listed, RefKind, RefsReader, Refusal, Step, V0Caps,
 };
 use grasp_git::pktline;
 use real_git::{Bare, Git, gits};
 use rig::{Author, noise, oids};
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::Stdio;
 
@@ -27,16 +26,16 @@ fn an_advertisement_says_what_git_itself_lists() {
         let expected = it.ls_remote();
         for version in ["", "version=1"] {
             let Ok(Advert::V0 { caps, refs }) = it.advert(version) else { panic!("not version 0") };
-            assert_eq!(by_name(&refs), expected, "{version}");
+            assert_eq!(shown(&refs), expected, "{version}");
             assert!(caps.banded() && caps.ofs_delta && caps.thin_pack && caps.agent);
             assert!(!caps.any_wants());
         }
         for (prefixes, count) in [(&[][..], expected.len()), (&["refs/tags/"], 2)] {
             let answer = it.answers("version=2", &fetch::ls_refs_v2(prefixes));
-            assert_eq!(by_name(&refs_of(&answer).unwrap()).len(), count, "{prefixes:?}");
+            assert_eq!(shown(&refs_of(&answer).unwrap()).len(), count, "{prefixes:?}");
         }
         let answer = it.answers("version=2", &fetch::ls_refs_v2::<&str>(&[]));
-        assert_eq!(by_name(&refs_of(&answer).unwrap()), expected);
+        assert_eq!(shown(&refs_of(&answer).unwrap()), expected);
     });
 }
 
@@ -223,10 +222,15 @@ impl Story {
         child.wait_with_output().unwrap().stdout
     }
 
-    fn ls_remote(&self) -> BTreeMap<String, Oid> {
+    fn ls_remote(&self) -> Vec<(RefKind, Oid)> {
         let listed = self.author.0.git(&["ls-remote", &self.author.0.path()]);
         let rows = listed.lines().map(|line| line.split_once('\t').unwrap());
-        rows.map(|(oid, name)| (name.to_owned(), oid.parse().unwrap())).collect()
+        let kind = |name: &str| match name.split('/').nth(1) {
+            Some("heads") => RefKind::Branch,
+            Some("tags") => RefKind::Tag,
+            _ => RefKind::Other,
+        };
+        rows.map(|(oid, name)| (kind(name), oid.parse().unwrap())).collect()
     }
 
     /// It is a pack of so many objects, complete in itself, with the second commit.
@@ -256,12 +260,12 @@ fn zero() -> Oid {
     Oid::from_bytes([0; 20])
 }
 
-/// As `git ls-remote` shows them.
-fn by_name(refs: &[Listed]) -> BTreeMap<String, Oid> {
-    let mut all = BTreeMap::new();
+/// As `git ls-remote` shows them, without their names.
+fn shown(refs: &[Listed]) -> Vec<(RefKind, Oid)> {
+    let mut all = Vec::new();
     for it in refs {
-        all.insert(it.label.to_string(), it.oid);
-        all.extend(it.peeled.map(|oid| (format!("{}^{{}}", it.label), oid)));
+        all.push((it.kind, it.oid));
+        all.extend(it.peeled.map(|oid| (it.kind, oid)));
     }
     all
 }

@@ -7,11 +7,12 @@ mod rig;
 
 use grasp_core::{Oid, RepoId};
 use grasp_git::{
-    ObjectKind, Objects, Quarantine, copy, discard, ensure_repository, land, sweep_incoming,
+    ObjectKind, Objects, Quarantine, copy, discard, ensure_repository, land, reachable_count,
+    sweep_incoming,
 };
 use packs::snapshot;
 use real_git::gits;
-use rig::{Author, Rig, fsck, noise, oids, repo};
+use rig::{Author, Pending, Rig, fsck, noise, oids, repo};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -201,4 +202,38 @@ async fn objects_are_copied_from_one_owner_to_another() {
         let told = failed.unwrap_err().to_string();
         assert!(told.contains("bad object") || told.contains("not a valid"), "{told}");
     }
+}
+
+#[tokio::test]
+async fn what_came_along_uninvited_is_not_counted_as_wanted() {
+    for real in gits() {
+        let (rig, author) = (Rig::new(&real).await, Author::new(&real));
+        let text = noise(3, 50_000);
+        let first = author.commit(&[("big", &text)], &[]);
+        let changed = [text.as_slice(), b"more"].concat();
+        let tip = author.commit(&[("big", &changed)], &[&first]);
+        let junk = author.commit(&[("junk", b"junk")], &[]);
+        let all = rig.receive(&repo("acme"), &author.pack(&[&tip, &junk], &[])).await.unwrap();
+        assert_eq!(all.received.objects, 9);
+        assert_eq!(count(&rig, &all, &[&tip, &junk], &[]).await, 9);
+        assert_eq!(count(&rig, &all, &[&tip], &[]).await, 6);
+        assert_eq!(count(&rig, &all, &[&first], &[]).await, 3);
+
+        // Neither what is here already counts, nor what completes a thin pack.
+        rig.push(&repo("acme"), &author.pack(&[&first], &[]), &first).await;
+        let thin = author.pack(&[&tip, &junk], &[&first]);
+        let more = rig.receive(&repo("acme"), &thin).await.unwrap();
+        assert_eq!(more.received.objects, 6);
+        assert!(more.received.disk_bytes > 50_000, "it was thin");
+        assert_eq!(count(&rig, &more, &[&tip], &[&first]).await, 3);
+        let absent = oids(&[&Oid::from_bytes([1; 20])]);
+        let failed = reachable_count(&rig.git, &more.quarantine, &absent, &BTreeSet::new()).await;
+        let told = failed.unwrap_err().to_string();
+        assert!(told.contains("rev-list") && told.contains("bad object"), "{told}");
+    }
+}
+
+async fn count(rig: &Rig, it: &Pending, wants: &[&Oid], has: &[&Oid]) -> u64 {
+    let (wants, has) = (oids(wants), oids(has));
+    reachable_count(&rig.git, &it.quarantine, &wants, &has).await.unwrap()
 }

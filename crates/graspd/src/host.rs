@@ -63,8 +63,6 @@ pub enum Chore {
     Tidy(RepoId),
     /// A directory nobody refers to any more.
     Discard(String),
-    /// Damaged packs were taken out of use; what can be read of them is worth keeping.
-    Salvage(RepoId),
 }
 
 impl Host {

@@ -7,7 +7,7 @@ use crate::landing::open_quarantine;
 use crate::node::Node;
 use grasp_core::push::Difference;
 use grasp_core::{Oid, RepoId};
-use grasp_git::{Quarantine, copy, discard, packs, salvage, tidy};
+use grasp_git::{Quarantine, copy, discard, packs, tidy};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,6 @@ pub async fn run(node: Arc<Node>, mut chores: mpsc::Receiver<Chore>) {
             None => return,
             Some(Chore::Copy(copying)) => bring(&node, copying).await,
             Some(Chore::Discard(name)) => remove(&node.host, name).await,
-            Some(Chore::Salvage(repo)) => take_out_what_is_good(&node.host, &repo).await,
             // With a full line there is enough to do; the next push asks again.
             Some(Chore::Tidy(repo)) => {
                 let _ = untidy.try_send(repo);
@@ -93,14 +92,6 @@ async fn fetch(node: &Arc<Node>, it: &Copying) -> anyhow::Result<Quarantine> {
 async fn remove(host: &Arc<Host>, name: String) -> anyhow::Result<()> {
     let host = Arc::clone(host);
     Ok(tokio::task::spawn_blocking(move || discard(&host.layout, &name)).await??)
-}
-
-/// What else damaged packs held goes back into the repository, as far as it can be read.
-async fn take_out_what_is_good(host: &Arc<Host>, repo: &RepoId) -> anyhow::Result<()> {
-    let _upkeep = host.upkeep.lock().await;
-    salvage(&host.git, &host.repos.directory(repo)).await?;
-    host.repos.forget(repo);
-    Ok(())
 }
 
 async fn roll_together(host: &Arc<Host>, repo: &RepoId) -> anyhow::Result<()> {

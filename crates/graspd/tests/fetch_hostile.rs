@@ -10,6 +10,7 @@
 mod snare;
 mod sources;
 
+use futures_util::future::join_all;
 use grasp_core::Oid;
 use grasp_engine::hunt::Outcome;
 use grasp_testkit::forge::{Forge, Manner};
@@ -34,6 +35,14 @@ async fn work() -> (WorkTree, Oid) {
 
 fn failed(why: &str) -> Outcome {
     Outcome::Failed(format!("127.0.0.1: {why}"))
+}
+
+fn lacks(why: &str) -> Outcome {
+    Outcome::Lacks(format!("127.0.0.1: {why}"))
+}
+
+fn unacceptable(why: &str) -> Outcome {
+    Outcome::Unacceptable(format!("127.0.0.1: {why}"))
 }
 
 /// How it ends, and with how many requests.
@@ -64,10 +73,10 @@ async fn every_trick_ends_with_a_reason_and_an_honest_server_is_heard_beside_it(
     let secs = |secs| Some(Duration::from_secs(secs));
     let html = "this is not the answer of a git server";
     for (manner, outcome, requests) in [
-        (Manner::Lacks, failed("it has no such repository (status 404)"), 2),
-        (Manner::Status(410, None), failed("it has no such repository (status 410)"), 2),
-        (Manner::Status(403, None), failed("it asks for a login (status 403)"), 2),
-        (Manner::Auth401, failed("it asks for a login (status 401)"), 2),
+        (Manner::Lacks, lacks("it has no such repository (status 404)"), 1),
+        (Manner::Status(410, None), lacks("it has no such repository (status 410)"), 1),
+        (Manner::Status(403, None), lacks("it asks for a login (status 403)"), 1),
+        (Manner::Auth401, lacks("it asks for a login (status 401)"), 1),
         (Manner::Status(500, None), failed("it is in trouble (status 500)"), 2),
         (Manner::Status(418, None), failed("it answers with status 418"), 2),
         (Manner::Status(206, None), failed("it answers with status 206"), 2),
@@ -86,7 +95,6 @@ async fn every_trick_ends_with_a_reason_and_an_honest_server_is_heard_beside_it(
         (Manner::Truncate(3), failed("the answer ended too early"), 4),
         (Manner::EndlessProgress, failed("the server talks without end"), 1),
         (Manner::EndlessPack, Outcome::TooLarge, 1),
-        (Manner::CorruptPack, failed("its pack is damaged"), 1),
         (Manner::Unrelated, failed("it sent other objects than those asked for"), 1),
         (Manner::ShallowAnswer, failed("the repository is shallow"), 1),
         (
@@ -94,6 +102,8 @@ async fn every_trick_ends_with_a_reason_and_an_honest_server_is_heard_beside_it(
             failed("the server wants its pack to be fetched from somewhere else"),
             1,
         ),
+        (Manner::CorruptPack, unacceptable("its pack is damaged"), 1),
+        (Manner::Honest, unacceptable("its pack is damaged"), 0),
     ] {
         evil.behave(manner.clone());
         let ended = ends(&place, &evil, &[tip], 4 * MIB).await;
@@ -108,21 +118,23 @@ async fn every_trick_ends_with_a_reason_and_an_honest_server_is_heard_beside_it(
 
 #[tokio::test]
 async fn s37_silence_in_every_form_ends_a_fetch() {
-    let place = Place::hasty().await;
     let (tree, tip) = work().await;
-    let evil = Forge::start().await;
-    evil.mirrors(PATH, &tree).await;
     let in_the_middle = failed("it went silent in the middle of its answer");
-    for (manner, outcome) in [
+    let forms = [
         (Manner::Stall, failed("it does not answer")),
         (Manner::SlowHeaders, failed("it does not answer")),
         (Manner::StallMidPack(0), in_the_middle.clone()),
         (Manner::StallMidPack(30_000), in_the_middle.clone()),
         (Manner::Drip(200), in_the_middle),
-    ] {
-        evil.behave(manner.clone());
+    ];
+    let tree = &tree;
+    join_all(forms.into_iter().map(|(manner, outcome)| async move {
+        let place = Place::hasty().await;
+        let evil = Forge::start_with(manner.clone()).await;
+        evil.mirrors(PATH, tree).await;
         assert_eq!(ends(&place, &evil, &[tip], 4 * MIB).await, (outcome, 1), "{manner:?}");
-    }
+    }))
+    .await;
 }
 
 #[tokio::test]

@@ -67,6 +67,12 @@ impl Far {
         owner.join(format!("{}.git", self.acme.identifier))
     }
 
+    /// git, as an operator may run it there.
+    async fn in_its_directory(&self, args: &[&str]) -> bool {
+        let directory = self.directory().display().to_string();
+        self.tree.tries(&[&["--git-dir", &directory], args].concat()).await.ok
+    }
+
     async fn serves(&self, events: &[&VerifiedEvent]) {
         let ids: Vec<_> = events.iter().map(|event| event.id).collect();
         until("the events are served", || holds(&self.server, &ids)).await;
@@ -144,12 +150,8 @@ async fn s38_what_a_server_calls_its_branches_moves_nothing_here() {
         let names: Vec<&str> = shown.keys().map(String::as_str).collect();
         assert_eq!(names, ["HEAD", MAIN]);
         assert_eq!(shown[MAIN], signed.to_hex());
-        let id = ahead.to_hex();
-        let there = far
-            .tree
-            .tries(&["--git-dir", &far.directory().display().to_string(), "cat-file", "-e", &id])
-            .await;
-        assert!(!there.ok, "what nobody signed for is not even kept");
+        let there = far.in_its_directory(&["cat-file", "-e", &ahead.to_hex()]).await;
+        assert!(!there, "what nobody signed for is not even kept");
     }
 }
 
@@ -274,6 +276,61 @@ async fn lost_and_damaged_objects_of_a_served_repository_are_fetched_again() {
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn a_repair_waits_for_all_that_was_signed_and_keeps_what_can_still_be_read() {
+    let (part, all, own) = (Forge::start().await, Forge::start().await, Forge::start().await);
+    let quick = [
+        ("NGIT_SYNC_REPAIR_SECS", "1"),
+        ("NGIT_SYNC_HUNT_RETRY_MIN_SECS", "1"),
+        ("NGIT_SYNC_HUNT_RETRY_MAX_SECS", "1"),
+        ("NGIT_SYNC_WANTED_RETRY_MAX_SECS", "1"),
+        ("NGIT_SYNC_HUNT_ABSENT_SECS", "0"),
+        ("NGIT_SYNC_DOMAIN_RATE_LIMIT", "1000"),
+    ];
+    let mut far = Far::with(&quick).await;
+    // Nothing shrinks it, so the middle of the pack is in it.
+    let noise: String =
+        (0..20_000_u32).map(|n| format!("{:x}", n.wrapping_mul(2_654_435_761))).collect();
+    let main = far.tree.commit("README", &noise).await;
+    part.mirrors("acme.git", &far.tree).await;
+    let side = far.tree.commit("side", "signed as well").await;
+    far.tree.branch("side", &side).await;
+    all.mirrors("acme.git", &far.tree).await;
+    far.announces(&[part.url("acme.git"), all.url("acme.git")]).await;
+    let state = far.signs(THEN, &[(MAIN, main), ("refs/heads/side", side)]).await;
+    far.serves(&[&state]).await;
+    let tip = far.tree.commit("proposal", "only at its own address").await;
+    own.mirrors("fork.git", &far.tree).await;
+    let draft = Draft::new(Kind::PULL_REQUEST, now()).tag(&["a", &far.acme.coordinate()]);
+    let draft = draft.tag(&["c", &tip.to_hex()]).tag(&["clone", &own.url("fork.git")]);
+    let proposal = alice().signs(draft);
+    far.publishes(&proposal).await;
+    far.serves(&[&proposal]).await;
+    drop(own);
+    all.behave(Manner::Lacks);
+    far.in_its_directory(&["repack", "-a", "-d", "-q"]).await;
+    for entry in std::fs::read_dir(far.directory().join("objects/pack")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|it| it == "pack") {
+            spoil(&path);
+        }
+    }
+    far.server.logs("cannot be read").await;
+    let asked = part.log().len();
+    part.until_asked(asked + 2).await;
+    assert!(!far.directory().join("damaged").exists(), "not all of it is there yet");
+    all.behave(Manner::Honest);
+    until("a clone is whole again", || async {
+        let (clone, ran) = WorkTree::try_clone(&Git::any(), &far.url(), &[]).await;
+        ran.ok
+            && clone.tries(&["fsck", "--full"]).await.ok
+            && far.directory().join("damaged").exists()
+    })
+    .await;
+    assert!(far.in_its_directory(&["cat-file", "-e", &format!("{}^{{tree}}", tip.to_hex())]).await);
+    assert!(far.in_its_directory(&["fsck", "--full"]).await);
 }
 
 fn spoil(pack: &std::path::Path) {

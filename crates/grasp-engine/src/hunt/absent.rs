@@ -1,9 +1,10 @@
 //! What a URL said it does not have, remembered for a short while, so that new events do not make
 //! us ask the same thing again at once. A fact about a URL, whichever family learnt it.
 
-use super::entry::Candidate;
+use super::clock::earlier;
 use grasp_core::{CloneUrl, Oid, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 /// Object ids in all. What is not remembered is asked again, no more than that.
 const REMEMBERED_MAX: usize = 200_000;
@@ -38,36 +39,18 @@ impl Absent {
         self.order.push_back((until, url.clone(), oids));
     }
 
-    /// What is worth asking this source for.
-    pub(super) fn worth_asking(
-        &self,
-        source: &Candidate,
-        wants: &BTreeSet<Oid>,
-        now: Time,
-    ) -> BTreeSet<Oid> {
-        self.questions(source, wants, now).collect()
+    /// Did it lately say that it lacks this? One question for each object.
+    pub(super) fn at<'a>(&'a self, url: &CloneUrl, now: Time) -> impl Fn(&Oid) -> bool + use<'a> {
+        let known = self.until.get(url);
+        move |oid| known.and_then(|known| known.get(oid)).is_some_and(|until| *until > now)
     }
 
-    pub(super) fn is_worth_asking(
-        &self,
-        source: &Candidate,
-        wants: &BTreeSet<Oid>,
-        now: Time,
-    ) -> bool {
-        self.questions(source, wants, now).next().is_some()
-    }
-
-    fn questions<'a>(
-        &'a self,
-        source: &'a Candidate,
-        wants: &'a BTreeSet<Oid>,
-        now: Time,
-    ) -> impl Iterator<Item = Oid> + 'a {
-        let known = self.until.get(&source.url);
-        let absent = move |oid: &Oid| known?.get(oid).filter(|until| **until > now);
-        let covers = source.covers.as_ref().unwrap_or(wants);
-        let wanted = move |oid: &&Oid| source.covers.is_none() || wants.contains(oid);
-        covers.iter().filter(wanted).filter(move |oid| absent(oid).is_none()).copied()
+    /// The clock was set back.
+    pub(super) fn set_back(&mut self, by: Duration) {
+        let untils = self.until.values_mut().flat_map(BTreeMap::values_mut);
+        for until in untils.chain(self.order.iter_mut().map(|(until, ..)| until)) {
+            *until = earlier(*until, by);
+        }
     }
 
     pub(super) fn forget_old(&mut self, now: Time) {
@@ -90,38 +73,26 @@ impl Absent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hunt::HuntSettings;
 
     fn oids(numbers: &[u8]) -> BTreeSet<Oid> {
         numbers.iter().map(|n| Oid::from_bytes([*n; 20])).collect()
     }
 
-    fn source(covers: Option<BTreeSet<Oid>>) -> Candidate {
-        let url = "https://a.example/a.git".parse().unwrap();
-        Candidate { covers, ..Candidate::new(url, &HuntSettings::default()) }
-    }
-
     #[test]
     fn it_is_forgotten_in_time_and_wholly() {
-        let (at, one, both) = (source(None), oids(&[1]), oids(&[1, 2]));
+        let url: CloneUrl = "https://a.example/a.git".parse().unwrap();
+        let (one, two) = (Oid::from_bytes([1; 20]), Oid::from_bytes([2; 20]));
         let mut absent = Absent::default();
-        absent.remember(&at.url, &one, Time(15_000), Time(0));
-        absent.remember(&at.url, &one, Time(20_000), Time(5_000));
-        assert!(!absent.is_worth_asking(&at, &one, Time(19_999)));
-        assert_eq!(absent.worth_asking(&at, &both, Time(19_999)), oids(&[2]));
+        absent.remember(&url, &oids(&[1]), Time(15_000), Time(0));
+        absent.remember(&url, &oids(&[1]), Time(20_000), Time(5_000));
+        assert!(absent.at(&url, Time(19_999))(&one));
+        assert!(!absent.at(&url, Time(19_999))(&two));
         absent.forget_old(Time(16_000));
-        assert!(!absent.is_worth_asking(&at, &one, Time(19_999)), "said again since");
-        assert!(absent.is_worth_asking(&at, &one, Time(20_000)));
-        absent.forget_old(Time(20_000));
+        assert!(absent.at(&url, Time(19_999))(&one), "said again since");
+        assert!(!absent.at(&url, Time(20_000))(&one));
+        absent.set_back(Duration::from_secs(10));
+        assert!(!absent.at(&url, Time(10_000))(&one));
+        absent.forget_old(Time(10_000));
         assert!(absent.until.is_empty() && absent.order.is_empty() && absent.remembered == 0);
-    }
-
-    #[test]
-    fn s37_a_pull_requests_own_address_is_only_asked_for_that_pull_request() {
-        let (at, mut absent) = (source(Some(oids(&[1, 2]))), Absent::default());
-        assert_eq!(absent.worth_asking(&at, &oids(&[2, 3]), Time(0)), oids(&[2]));
-        assert!(!absent.is_worth_asking(&at, &oids(&[3]), Time(0)));
-        absent.remember(&at.url, &oids(&[2]), Time(9), Time(0));
-        assert_eq!(absent.worth_asking(&at, &oids(&[1, 2, 3]), Time(0)), oids(&[1]));
     }
 }

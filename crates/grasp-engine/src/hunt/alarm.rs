@@ -6,12 +6,14 @@ use grasp_core::Domain;
 pub(super) enum Alarm {
     /// An entry's next attempt.
     Next(u64),
-    /// Its source takes long; another is asked as well.
+    /// One of its sources takes long; another is asked as well.
     Hedge(u64),
-    /// A domain on which somebody waits may be asked again.
+    /// A domain on which somebody waits may be asked again, or one of its jobs takes too long.
     Domain(Domain),
     /// The bytes of the day suffice for another fetch.
     Bytes,
+    /// A slow job gives its slot to somebody who waits.
+    Slow,
 }
 
 impl Alarm {
@@ -21,6 +23,7 @@ impl Alarm {
             Self::Hedge(_) => "a slow source gets company",
             Self::Domain(_) => "a domain may be asked again",
             Self::Bytes => "there are bytes for another fetch",
+            Self::Slow => "a slow fetch gives way to those who wait",
         }
     }
 }

@@ -1,13 +1,13 @@
-//! An attempt: look what is lacking, ask one source after the other, and a second one at the same
-//! time if the first is slow (S-37). What only throttled domains can answer waits in their queues.
-//! Invariant: in one attempt no source is asked twice.
+//! An attempt: look what is lacking, then ask one source after the other until nothing is. A look
+//! may come while something is fetched: what nobody is asked for yet does not wait for that. What
+//! only throttled domains can answer waits in their queues.
 
 use super::alarm::Alarm;
-use super::entry::{Candidate, Entry, Look, Purpose};
-use super::jobs::Running;
+use super::entry::{Look, Purpose};
 use super::machine::Hunt;
-use super::{FamilyId, HuntAction, HuntNews, Job, Lack};
-use grasp_core::{Domain, Time};
+use super::slots::Waits;
+use super::{FamilyId, HuntAction, HuntNews, Lack};
+use grasp_core::Time;
 use std::collections::BTreeSet;
 
 impl Hunt {
@@ -36,11 +36,11 @@ impl Hunt {
             }
             return;
         }
-        let anew = look.purpose == Purpose::Attempt || entry.next.is_some_and(|next| next <= now);
+        let anew = look.purpose == Purpose::Attempt || entry.is_due(now);
         entry.set_sources(lack.sources, anew, &self.settings);
         for job in entry.running.clone().iter().filter_map(|job| self.jobs.get(job)) {
             if let Some(source) = entry.source_mut(&job.url) {
-                source.tried = true;
+                source.ask(&job.wants);
             }
         }
         if anew {
@@ -52,9 +52,10 @@ impl Hunt {
             let (family, wants) = (entry.family.clone(), entry.wants.len());
             self.tell(HuntNews::Attempt { family, wants, sources });
         }
-        self.leave_useless_places(number, now);
-        if self.entries.get(&number).is_some_and(Entry::is_resting) {
-            self.advance(number, now);
+        self.drop_needless_job(number);
+        self.go_on(number, now);
+        if let Some(again) = self.entries.get_mut(&number).and_then(|entry| entry.again.take()) {
+            self.bring_forward(number, again.max(now));
         }
     }
 
@@ -88,7 +89,8 @@ impl Hunt {
     /// There is nothing to ask for.
     fn stop(&mut self, number: u64) {
         self.cancel_running(number);
-        self.timers.clear(Alarm::Hedge(number));
+        self.set_hedge(number, None);
+        self.slots.leave(&Waits::Entry(number));
         if let Some(entry) = self.entries.get(&number) {
             for domain in entry.places.clone() {
                 self.leave_place(number, &domain);
@@ -96,147 +98,70 @@ impl Hunt {
         }
     }
 
-    /// One of its jobs is over, one way or another.
+    /// Something about what is being asked for it has changed.
     pub(super) fn carry_on(&mut self, number: u64, now: Time) {
         let Some(entry) = self.entries.get(&number) else { return };
-        let elder = entry.running.first().and_then(|job| self.jobs.get(job));
-        match (&entry.look, elder) {
-            (None, _) if entry.wants.is_empty() => self.verify(number, now),
-            (None, None) if entry.is_due(now) => {
-                self.look(number, Purpose::Attempt);
-                self.stand_in_line(number, now);
-            }
-            (None, None) => self.advance(number, now),
-            (_, Some(elder)) => {
-                let at = elder.started.plus(self.settings.hedge_after);
-                match at <= now {
-                    true => self.hedge(number, now),
-                    false => self.timers.set(Alarm::Hedge(number), at),
-                }
-            }
+        if entry.look.is_some() {
             // What is answered will say how to go on. Until then its places are good.
-            (Some(_), None) => self.stand_in_line(number, now),
+            self.stand_in_line(number, now);
+        } else if entry.wants.is_empty() {
+            self.verify(number, now);
+        } else if entry.running.is_empty() && entry.is_due(now) {
+            self.look(number, Purpose::Attempt);
+            self.stand_in_line(number, now);
+        } else {
+            self.go_on(number, now);
         }
     }
 
-    /// The next source at once, or a rest. Nothing is being fetched.
-    fn advance(&mut self, number: u64, now: Time) {
-        match self.free_source(number, None, now) {
-            Some(index) => self.start(number, index, now),
-            None => self.rest(number, now),
+    /// The next sources at once, or a place where it waits for them.
+    fn go_on(&mut self, number: u64, now: Time) {
+        let Some(owner) = self.entries.get(&number).map(|entry| entry.family.owner) else {
+            return;
+        };
+        let who = Waits::Entry(number);
+        let needs = loop {
+            self.conclude(number, now);
+            let needs = self.needs(number, now);
+            match self.free_source(number, &needs, now) {
+                None => self.slots.leave(&who),
+                Some(question) if self.has_bytes(now) && self.slots.is_free(&owner) => {
+                    self.start(number, question, now);
+                    continue;
+                }
+                Some(question) => self.slots.join(who.clone(), owner, question.late),
+            }
+            break needs;
+        };
+        self.set_hedge(number, needs.hedge_at);
+        self.leave_useless_places(number, now);
+        self.take_places(number, &needs, now);
+        self.stand_in_line(number, now);
+        if !needs.is_empty() {
+            self.rest(number, now);
         }
     }
 
-    /// Waits for its turn on the domains that are left, and for the next attempt, whichever is first.
+    /// Some of what it needs cannot be asked for now, so there will be another attempt.
     fn rest(&mut self, number: u64, now: Time) {
-        self.timers.clear(Alarm::Hedge(number));
         let Some(entry) = self.entries.get_mut(&number) else { return };
         // A try from a queue does not put off the next attempt.
-        let mut next = match entry.next {
+        let next = match entry.next {
             Some(next) => next,
             None => now.plus(entry.widen_gap(&self.settings)),
         };
-        if let Some(again) = entry.again.take() {
-            next = next.min(again.max(now));
-        }
         entry.next = Some(next);
         self.timers.set(Alarm::Next(number), next);
-        self.take_places(number, None, now);
-        let Some(entry) = self.entries.get_mut(&number) else { return };
-        if entry.places.is_empty() && !entry.told {
+        if !entry.running.is_empty() {
+            return;
+        }
+        entry.sources.iter_mut().for_each(|source| source.forget_details());
+        let waits = !entry.places.is_empty() || self.slots.is_waiting(&Waits::Entry(number));
+        if !waits && !entry.told {
             entry.told = true;
             let (family, wants, attempts) =
                 (entry.family.clone(), entry.wants.len(), entry.attempts);
             self.tell(HuntNews::Incomplete { family, wants, attempts, next });
         }
-        self.stand_in_line(number, now);
-    }
-
-    /// The source that is being asked takes long: one more, on another domain.
-    pub(super) fn hedge(&mut self, number: u64, now: Time) {
-        let Some(entry) = self.entries.get(&number) else { return };
-        let [elder] = entry.running.as_slice() else { return };
-        let Some(elsewhere) = self.jobs.get(elder).map(|job| job.domain.clone()) else { return };
-        match self.free_source(number, Some(&elsewhere), now) {
-            Some(index) => self.start(number, index, now),
-            None => {
-                self.take_places(number, Some(&elsewhere), now);
-                self.stand_in_line(number, now);
-            }
-        }
-    }
-
-    /// The first source that may be asked right now without passing anybody who waits. Those whose
-    /// last fetch failed come last.
-    fn free_source(&mut self, number: u64, except: Option<&Domain>, now: Time) -> Option<usize> {
-        self.pass_over_known(number, now);
-        if !self.has_room(now) || !self.turns.is_empty() {
-            return None;
-        }
-        let entry = self.entries.get(&number)?;
-        let free = |source: &Candidate| {
-            source.is_untried(now)
-                && except != Some(&source.domain)
-                && self.neighbours.is_free(&source.domain, &self.settings, now)
-        };
-        let failing = |source: &Candidate| self.neighbours.is_failing(&source.domain);
-        let sources = || entry.sources.iter().enumerate().filter(|(_, source)| free(source));
-        let sound = sources().find(|(_, source)| !failing(source));
-        sound.or_else(|| sources().next()).map(|(index, _)| index)
-    }
-
-    /// Sources that lately said they have nothing of this count as tried.
-    fn pass_over_known(&mut self, number: u64, now: Time) {
-        let Some(entry) = self.entries.get_mut(&number) else { return };
-        for source in entry.sources.iter_mut().filter(|source| !source.tried) {
-            source.tried = !self.absent.is_worth_asking(source, &entry.wants, now);
-        }
-    }
-
-    /// Its turn on a domain has come.
-    pub(super) fn start_from_queue(&mut self, number: u64, domain: &Domain, now: Time) {
-        self.pass_over_known(number, now);
-        let untried = self.entries.get(&number).and_then(|entry| {
-            let on = |source: &Candidate| source.domain == *domain;
-            entry.sources.iter().position(|source| on(source) && source.is_untried(now))
-        });
-        match untried {
-            Some(index) => self.start(number, index, now),
-            None => self.leave_place(number, domain),
-        }
-    }
-
-    fn start(&mut self, number: u64, index: usize, now: Time) {
-        let settings = &self.settings;
-        let Some(entry) = self.entries.get_mut(&number) else { return };
-        let Some(source) = entry.sources.get_mut(index) else { return };
-        let Some(neighbour) = self.neighbours.open(&source.domain, settings, now) else { return };
-        let left = neighbour.budget.left(now).min(self.budget.left(now));
-        let bytes_max = left.min(settings.fetch_bytes_max);
-        neighbour.budget.reserve(bytes_max);
-        self.budget.reserve(bytes_max);
-        neighbour.note_request(settings, now);
-        neighbour.running += 1;
-        neighbour.queue.leave_served(number);
-        self.totals.requests += 1;
-        self.totals.running += 1;
-
-        (source.tried, source.asked, source.said) = (true, Some(now), "being asked".into());
-        let (url, domain) = (source.url.clone(), source.domain.clone());
-        let wants = self.absent.worth_asking(source, &entry.wants, now);
-        self.next_job += 1;
-        let job = Job(self.next_job);
-        entry.places.remove(&domain);
-        entry.tried_on.insert(domain.clone());
-        entry.running.push(job);
-        let hedge_at = now.plus(settings.hedge_after);
-        match entry.running.len() {
-            1 => self.timers.set(Alarm::Hedge(number), hedge_at),
-            _ => self.timers.clear(Alarm::Hedge(number)),
-        }
-        let family = entry.family.clone();
-        self.jobs.insert(job, Running::new(number, url.clone(), domain, bytes_max, now));
-        self.actions.push_back(HuntAction::Fetch { job, family, url, wants, bytes_max });
-        self.leave_line(number);
     }
 }

@@ -1,64 +1,94 @@
-//! So many bytes in a day: a bucket that fills all the time. A fetch reserves what it may take at
-//! most and pays for what it took. Invariant: what is reserved was there when it was reserved.
+//! So many bytes in a day. A fetch reserves what it may take at most and pays for what it took.
+//! Invariant: in no 24 hours is more paid than a day's bytes, as long as nobody takes more than it
+//! reserved. What was paid is free again a day after the hour in which it was paid.
 
+use super::clock::earlier;
 use grasp_core::Time;
+use std::collections::VecDeque;
+use std::time::Duration;
 
-const DAY_MS: i128 = 86_400_000;
+const HOUR: Duration = Duration::from_secs(3600);
+/// A day after the last moment of its hour.
+const COUNTED_FOR: Duration = Duration::from_secs(25 * 3600);
+/// This part of a day's bytes is worth starting for, if a fetch may take that much.
+const WORTH_STARTING: u64 = 16;
 
 #[derive(Debug, Clone)]
 pub(super) struct Budget {
-    per_day: i128,
-    /// In bytes times `DAY_MS`, so that no refill is rounded away. Below zero when somebody took
-    /// more than it had reserved.
-    level: i128,
-    filled_at: Time,
-    reserved: i128,
+    per_day: u64,
+    /// When an hour began, and what was paid in it.
+    hours: VecDeque<(Time, u64)>,
+    reserved: u64,
+}
+
+/// With less than this left nothing starts: it would only be cut off, again and again.
+pub(super) fn worth_starting(per_day: u64, fetch_max: u64) -> u64 {
+    fetch_max.min(per_day / WORTH_STARTING).max(1)
 }
 
 impl Budget {
-    /// Full.
     pub(super) fn new(per_day: u64) -> Self {
-        let per_day = i128::from(per_day);
-        Self { per_day, level: per_day * DAY_MS, filled_at: Time(0), reserved: 0 }
+        Self { per_day, hours: VecDeque::new(), reserved: 0 }
     }
 
     /// What nobody has taken or reserved.
     pub(super) fn left(&self, now: Time) -> u64 {
-        let left = (self.level(now) / DAY_MS - self.reserved).max(0);
-        u64::try_from(left).unwrap_or(u64::MAX)
+        self.per_day.saturating_sub(self.paid(now)).saturating_sub(self.reserved)
     }
 
     /// When so much will be left, if no fetch ends before. `None` if only that can help.
     pub(super) fn left_at(&self, bytes: u64, now: Time) -> Option<Time> {
-        let needed = i128::from(bytes) + self.reserved;
-        if needed > self.per_day {
-            return None;
+        let needed = bytes.saturating_add(self.reserved);
+        let may_be_paid = self.per_day.checked_sub(needed)?;
+        let mut paid = self.paid(now);
+        let mut hours = self.counted(now);
+        let mut at = now;
+        while paid > may_be_paid {
+            let (began, bytes) = hours.next()?;
+            paid = paid.saturating_sub(*bytes);
+            at = began.plus(COUNTED_FOR);
         }
-        let lacks = (needed * DAY_MS - self.level(now)).max(0);
-        let wait_ms = (lacks + self.per_day - 1) / self.per_day.max(1);
-        Some(Time(now.0.saturating_add(u64::try_from(wait_ms).unwrap_or(u64::MAX))))
+        Some(at)
     }
 
-    pub(super) fn is_full(&self, now: Time) -> bool {
-        self.reserved == 0 && self.level(now) == self.per_day * DAY_MS
+    /// So little was paid lately that it may as well be forgotten.
+    pub(super) fn is_nearly_unused(&self, now: Time) -> bool {
+        self.reserved == 0 && self.paid(now) <= self.per_day / WORTH_STARTING
     }
 
     pub(super) fn reserve(&mut self, bytes: u64) {
-        self.reserved += i128::from(bytes);
+        self.reserved = self.reserved.saturating_add(bytes);
     }
 
     pub(super) fn give_back(&mut self, bytes: u64) {
-        self.reserved = (self.reserved - i128::from(bytes)).max(0);
+        self.reserved = self.reserved.saturating_sub(bytes);
     }
 
     pub(super) fn pay(&mut self, bytes: u64, now: Time) {
-        self.level = self.level(now) - i128::from(bytes) * DAY_MS;
-        self.filled_at = self.filled_at.max(now);
+        if bytes == 0 {
+            return;
+        }
+        while self.hours.front().is_some_and(|(began, _)| began.plus(COUNTED_FOR) <= now) {
+            self.hours.pop_front();
+        }
+        match self.hours.back_mut() {
+            Some((began, paid)) if now < began.plus(HOUR) => *paid = paid.saturating_add(bytes),
+            _ => self.hours.push_back((now, bytes)),
+        }
     }
 
-    fn level(&self, now: Time) -> i128 {
-        let since_ms = i128::from(now.0.saturating_sub(self.filled_at.0));
-        (self.level + self.per_day * since_ms).min(self.per_day * DAY_MS)
+    pub(super) fn set_back(&mut self, by: Duration) {
+        for (began, _) in &mut self.hours {
+            *began = earlier(*began, by);
+        }
+    }
+
+    fn paid(&self, now: Time) -> u64 {
+        self.counted(now).fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+    }
+
+    fn counted(&self, now: Time) -> impl Iterator<Item = &(Time, u64)> {
+        self.hours.iter().skip_while(move |(began, _)| began.plus(COUNTED_FOR) <= now)
     }
 }
 
@@ -68,10 +98,14 @@ mod tests {
 
     const NOW: Time = Time::from_secs(1_700_000_000);
 
+    fn hours(count: u32) -> Time {
+        NOW.plus(count * HOUR)
+    }
+
     #[test]
     fn what_is_reserved_or_taken_is_not_there_for_others() {
         let mut budget = Budget::new(1_000);
-        assert!(budget.is_full(NOW));
+        assert!(budget.is_nearly_unused(NOW));
         budget.reserve(600);
         assert_eq!(budget.left(NOW), 400);
         budget.pay(200, NOW);
@@ -79,29 +113,46 @@ mod tests {
         assert_eq!(budget.left(NOW), 400, "it was reserved before it was taken");
         budget.give_back(400);
         assert_eq!(budget.left(NOW), 800);
+        assert!(!budget.is_nearly_unused(NOW));
     }
 
     #[test]
-    fn a_day_fills_it_and_no_byte_is_lost_by_looking_often() {
+    fn no_24_hours_hold_more_than_a_day() {
         let mut budget = Budget::new(1_000);
-        budget.pay(1_000, NOW);
-        assert_eq!(budget.left(NOW), 0);
-        for ms in (0..86_400_000).step_by(86_399) {
-            budget.pay(0, Time(NOW.0 + ms));
+        let mut paid: Vec<(Time, u64)> = vec![];
+        for minutes in 0..6_000 {
+            let now = NOW.plus(minutes * Duration::from_secs(60));
+            let takes = budget.left(now).min(u64::from(minutes % 7));
+            budget.pay(takes, now);
+            paid.push((now, takes));
+            let day = paid.iter().rev().take_while(|(at, _)| now.since(*at) < 24 * HOUR);
+            let sum: u64 = day.map(|(_, bytes)| bytes).sum();
+            assert!(sum <= 1_000, "{sum} at minute {minutes}");
         }
-        assert_eq!(budget.left(Time(NOW.0 + 86_399_999)), 999);
-        assert_eq!(budget.left(Time(NOW.0 + 86_400_000)), 1_000);
-        assert_eq!(budget.left(Time(NOW.0 + 864_000_000)), 1_000);
+        let all: u64 = paid.iter().map(|(_, bytes)| bytes).sum();
+        assert!(all >= 4_000, "{all} in a little more than four days");
     }
 
     #[test]
     fn it_says_when_there_will_be_enough() {
-        let mut budget = Budget::new(86_400);
-        budget.pay(86_400 + 10, NOW);
-        let at = budget.left_at(100, NOW).unwrap();
-        assert_eq!(at, Time(NOW.0 + 110_000));
-        assert_eq!((budget.left(Time(at.0 - 1)), budget.left(at)), (99, 100));
-        budget.reserve(86_400);
-        assert_eq!(budget.left_at(1, NOW), None, "only the end of that fetch can help");
+        let mut budget = Budget::new(1_000);
+        budget.pay(300, NOW);
+        budget.pay(100, NOW.plus(HOUR / 2));
+        budget.pay(600, hours(2));
+        assert_eq!(budget.left_at(0, hours(2)), Some(hours(2)));
+        assert_eq!(budget.left_at(400, hours(2)), Some(hours(25)));
+        assert_eq!((budget.left(Time(hours(25).0 - 1)), budget.left(hours(25))), (0, 400));
+        assert_eq!(budget.left_at(401, hours(2)), Some(hours(27)));
+        budget.reserve(400);
+        assert_eq!(budget.left_at(601, hours(2)), None, "only the end of that fetch can help");
+        budget.set_back(HOUR);
+        assert_eq!(budget.left_at(1, hours(1)), Some(hours(26)));
+    }
+
+    #[test]
+    fn a_budget_is_worth_a_sixteenth_of_its_day_or_one_whole_fetch() {
+        assert_eq!(worth_starting(1_600, 1_000), 100);
+        assert_eq!(worth_starting(1_600, 30), 30);
+        assert_eq!(worth_starting(0, 30), 1, "and nothing at all is worth nothing");
     }
 }

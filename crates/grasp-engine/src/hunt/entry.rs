@@ -1,14 +1,12 @@
-//! One family in the queue: what it lacks, where that may be, what was tried, and when it is its
-//! turn again. Invariant: it has a job, is being looked at, or has a next moment.
+//! One family in the queue: what it lacks, where that may be, and when it is its turn again.
+//! Invariant: it has a job, is being looked at, or has a next moment.
 
+use super::candidate::Candidate;
+use super::clock::earlier;
 use super::{FamilyId, HuntSettings, Job, Source};
 use grasp_core::{CloneUrl, Domain, Oid, Time};
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-
-/// What somebody else's server may say to people.
-const SAID_CHARS_MAX: usize = 200;
 
 #[derive(Debug)]
 pub(super) struct Entry {
@@ -21,15 +19,15 @@ pub(super) struct Entry {
     /// The last gap between attempts, since the last fresh start.
     pub(super) gap: Option<Duration>,
     pub(super) held: bool,
-    /// The next attempt. While something is fetched it may be past, and then comes right after.
+    /// The next attempt, which comes although something is being fetched.
     pub(super) next: Option<Time>,
-    /// An event that came while looking or fetching wants a look then.
+    /// An event that came while looking wants a look then.
     pub(super) again: Option<Time>,
     /// In this attempt it was told that nothing is left to try.
     pub(super) told: bool,
     pub(super) wants: BTreeSet<Oid>,
     pub(super) sources: Vec<Candidate>,
-    /// At most two, the elder first, on different domains.
+    /// The elder first. Those for one object are on different domains.
     pub(super) running: Vec<Job>,
     /// Domains in whose queue it has a place.
     pub(super) places: BTreeSet<Domain>,
@@ -53,23 +51,6 @@ pub(super) enum Purpose {
     Attempt,
     /// Everything seems to be here. If not, the attempt goes on with the sources it has left.
     Verify,
-}
-
-/// A source, and what became of it.
-#[derive(Debug)]
-pub(super) struct Candidate {
-    pub(super) url: CloneUrl,
-    /// All it may be asked for, if that is not everything.
-    pub(super) covers: Option<BTreeSet<Oid>>,
-    pub(super) domain: Domain,
-    /// In this attempt.
-    pub(super) tried: bool,
-    /// It may not be asked, or it is this very server.
-    pub(super) not_before: Time,
-    pub(super) asked: Option<Time>,
-    pub(super) said: Cow<'static, str>,
-    pub(super) found: usize,
-    pub(super) absent: usize,
 }
 
 impl Entry {
@@ -100,13 +81,8 @@ impl Entry {
         gap
     }
 
-    /// Nothing is asked about it or for it.
-    pub(super) fn is_resting(&self) -> bool {
-        self.look.is_none() && self.running.is_empty()
-    }
-
     pub(super) fn is_due(&self, now: Time) -> bool {
-        self.next.is_some_and(|at| at <= now || self.again.is_some_and(|again| again <= now))
+        self.next.is_some_and(|at| at <= now)
     }
 
     pub(super) fn source_mut(&mut self, url: &CloneUrl) -> Option<&mut Candidate> {
@@ -129,49 +105,24 @@ impl Entry {
                 continue;
             }
             let mut source = old.unwrap_or_else(|| Candidate::new(url, settings));
-            source.covers = covers;
-            source.tried &= !anew;
+            source.renew(covers, &self.wants, anew);
             self.sources.push(source);
         }
         let sources = &self.sources;
         self.tried_on.retain(|domain| sources.iter().any(|source| source.domain == *domain));
     }
 
-    /// Is there something untried on this domain?
+    /// Is there something left to ask on this domain?
     pub(super) fn has_untried(&self, domain: &Domain, now: Time) -> bool {
         self.sources.iter().any(|source| source.domain == *domain && source.is_untried(now))
     }
-}
 
-impl Candidate {
-    pub(super) fn new(url: CloneUrl, settings: &HuntSettings) -> Self {
-        let domain = url.domain();
-        let never = settings
-            .overrides
-            .get(&domain)
-            .is_some_and(|(at_a_time, starts)| *at_a_time == 0 || *starts == 0);
-        Self {
-            url,
-            covers: None,
-            domain,
-            tried: false,
-            not_before: if never { Time(u64::MAX) } else { Time(0) },
-            asked: None,
-            said: if never { "never asked, by this server's settings" } else { "" }.into(),
-            found: 0,
-            absent: 0,
+    pub(super) fn set_back(&mut self, by: Duration) {
+        for at in self.next.iter_mut().chain(&mut self.again) {
+            *at = earlier(*at, by);
+        }
+        for source in &mut self.sources {
+            source.set_back(by);
         }
     }
-
-    pub(super) fn is_untried(&self, now: Time) -> bool {
-        !self.tried && self.not_before <= now
-    }
-}
-
-pub(super) fn shortened(mut said: String) -> Cow<'static, str> {
-    if let Some((end, _)) = said.char_indices().nth(SAID_CHARS_MAX) {
-        said.truncate(end);
-        said.shrink_to_fit();
-    }
-    said.into()
 }

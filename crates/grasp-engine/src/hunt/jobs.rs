@@ -1,11 +1,13 @@
 //! Jobs while they run and when they end: what they bring, what they cost, and what their servers
 //! say. Invariant: a job holds its slot and its bytes until it has ended, cancelled or not.
 
-use super::entry::shortened;
+use super::candidate::shortened;
 use super::machine::Hunt;
+use super::slots::Waits;
 use super::{HuntAction, HuntNews, Job, JobEnd, Outcome};
-use grasp_core::{CloneUrl, Domain, Time};
+use grasp_core::{CloneUrl, Domain, Oid, PubKey, Time};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How long what may never be asked, and our own address, are not looked at again.
@@ -16,25 +18,18 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) entry: u64,
+    pub(super) owner: PubKey,
     pub(super) url: CloneUrl,
     pub(super) domain: Domain,
+    pub(super) wants: BTreeSet<Oid>,
     pub(super) started: Time,
+    pub(super) received: u64,
     /// Reserved and not yet paid.
-    reserved: u64,
+    pub(super) reserved: u64,
     /// The entry goes on without it.
-    cancelled: bool,
-}
-
-impl Running {
-    pub(super) fn new(
-        entry: u64,
-        url: CloneUrl,
-        domain: Domain,
-        bytes_max: u64,
-        now: Time,
-    ) -> Self {
-        Self { entry, url, domain, started: now, reserved: bytes_max, cancelled: false }
-    }
+    pub(super) cancelled: bool,
+    /// Its domain failed or said nothing when it was asked.
+    pub(super) late: bool,
 }
 
 impl Hunt {
@@ -51,24 +46,35 @@ impl Hunt {
         let Some(running) = self.jobs.get_mut(&job) else { return };
         let reserved = running.reserved.min(bytes);
         running.reserved -= reserved;
+        running.received = running.received.saturating_add(bytes);
         self.budget.pay(bytes, now);
         self.budget.give_back(reserved);
         if let Some(neighbour) = self.neighbours.get_mut(&running.domain) {
             neighbour.budget.pay(bytes, now);
             neighbour.budget.give_back(reserved);
+            if bytes > 0 {
+                neighbour.hear(now);
+            }
+        }
+        if self.slots.is_waiting_late(&Waits::Domain(running.domain.clone())) {
+            self.stirred.insert(running.domain.clone());
         }
     }
 
     pub(super) fn ended(&mut self, job: Job, end: JobEnd, now: Time) {
         self.received(job, end.bytes, now);
         let Some(running) = self.jobs.remove(&job) else { return };
-        self.totals.running = self.totals.running.saturating_sub(1);
+        if self.slots.give_back(&running.owner, running.late) {
+            // It may be the better name now.
+            self.stirred.extend(self.slots.domains_of_sharers().cloned());
+        }
+        self.leaving = self.leaving.saturating_sub(usize::from(running.cancelled));
+        self.jobs_changed = true;
         self.totals.found += end.found.len() as u64;
         self.budget.give_back(running.reserved);
         if let Some(neighbour) = self.neighbours.get_mut(&running.domain) {
-            neighbour.running = neighbour.running.saturating_sub(1);
             neighbour.budget.give_back(running.reserved);
-            neighbour.asking.retain(|asking| *asking != job);
+            neighbour.end(job);
         }
         self.stirred.insert(running.domain.clone());
         self.heed(&running.domain, &end.outcome, now);
@@ -87,7 +93,10 @@ impl Hunt {
         let Some(neighbour) = self.neighbours.get_mut(domain) else { return };
         let longest = settings.slow_down_max.max(PAUSE_MIN);
         match outcome {
-            Outcome::Answered => neighbour.failing = false,
+            Outcome::Answered | Outcome::Lacks(_) => {
+                neighbour.failing = false;
+                neighbour.hear(now);
+            }
             Outcome::Failed(_) => neighbour.failing = true,
             Outcome::SlowDown { retry_after } => {
                 let pause = retry_after.unwrap_or(settings.slow_down_for);
@@ -99,8 +108,9 @@ impl Hunt {
             Outcome::Crowded { until } => {
                 neighbour.pause((*until).clamp(now.plus(PAUSE_MIN), now.plus(longest)));
             }
-            Outcome::Forbidden(_) | Outcome::Ourselves | Outcome::TooLarge | Outcome::Cancelled => {
-            }
+            // Of one repository that is all it says, and nothing of the others on this domain.
+            Outcome::Unacceptable(_) | Outcome::TooLarge => {}
+            Outcome::Forbidden(_) | Outcome::Ourselves | Outcome::Cancelled => {}
         }
     }
 
@@ -113,15 +123,25 @@ impl Hunt {
             look.found.extend(end.found.iter().copied());
         }
         let Some(source) = entry.source_mut(&running.url) else { return };
+        if running.cancelled && end.outcome == Outcome::Cancelled {
+            return;
+        }
         (source.found, source.absent) = (end.found.len(), end.absent.len());
-        if matches!(end.outcome, Outcome::Forbidden(_) | Outcome::Ourselves) {
-            source.not_before = now.plus(FORBIDDEN_FOR);
+        match &end.outcome {
+            Outcome::Forbidden(_) | Outcome::Ourselves => {
+                source.not_before = now.plus(FORBIDDEN_FOR);
+            }
+            Outcome::Unacceptable(_) | Outcome::TooLarge => {
+                let failed = |oid: &&Oid| !end.found.contains(oid) && !end.absent.contains(oid);
+                source.refuse(running.wants.iter().filter(failed).copied().collect(), now);
+            }
+            // It was not asked at all.
+            Outcome::Crowded { .. } => source.take_back(&running.wants),
+            _ => {}
         }
         let crowded = matches!(end.outcome, Outcome::Crowded { .. });
         source.said = said(end);
         if crowded {
-            // It was not asked at all.
-            source.tried = false;
             entry.tried_on.remove(&running.domain);
         }
     }
@@ -129,19 +149,24 @@ impl Hunt {
     pub(super) fn cancel_running(&mut self, number: u64) {
         let Some(entry) = self.entries.get(&number) else { return };
         for job in entry.running.clone() {
-            self.cancel(job);
+            self.cancel(job, "not needed any more");
         }
     }
 
     /// The entry goes on without this job, whose slot stays taken until it has ended.
-    fn cancel(&mut self, job: Job) {
-        let Some(running) = self.jobs.get_mut(&job) else { return };
+    pub(super) fn cancel(&mut self, job: Job, why: &'static str) {
+        let Some(running) = self.jobs.get_mut(&job).filter(|it| !it.cancelled) else { return };
         running.cancelled = true;
+        self.leaving += 1;
+        self.jobs_changed = true;
         if let Some(neighbour) = self.neighbours.get_mut(&running.domain) {
             neighbour.asking.retain(|asking| *asking != job);
         }
         if let Some(entry) = self.entries.get_mut(&running.entry) {
             entry.running.retain(|other| *other != job);
+            if let Some(source) = entry.source_mut(&running.url) {
+                source.said = why.into();
+            }
         }
         self.actions.push_back(HuntAction::Cancel { job });
     }
@@ -150,10 +175,10 @@ impl Hunt {
     /// source is asked another time.
     pub(super) fn put_off(&mut self, job: Job, now: Time) {
         let Some(running) = self.jobs.get(&job) else { return };
-        let (number, url) = (running.entry, running.url.clone());
-        self.cancel(job);
+        let (number, url, wants) = (running.entry, running.url.clone(), running.wants.clone());
+        self.cancel(job, "put off: it wants to be left alone");
         if let Some(source) = self.entries.get_mut(&number).and_then(|it| it.source_mut(&url)) {
-            source.tried = false;
+            source.take_back(&wants);
         }
         self.carry_on(number, now);
     }
@@ -166,8 +191,8 @@ fn said(end: JobEnd) -> Cow<'static, str> {
         Outcome::Answered if end.absent.is_empty() => "answered".into(),
         Outcome::Answered => "answered, has a part of this".into(),
         Outcome::SlowDown { .. } => "asked us to slow down".into(),
-        Outcome::Failed(why) => shortened(why),
-        Outcome::Forbidden(why) => shortened(why),
+        Outcome::Lacks(why) | Outcome::Failed(why) => shortened(why),
+        Outcome::Unacceptable(why) | Outcome::Forbidden(why) => shortened(why),
         Outcome::Ourselves => "is this very server".into(),
         Outcome::Crowded { .. } => "not asked: its address has enough requests already".into(),
         Outcome::TooLarge => "sends more than we take at a time".into(),

@@ -9,6 +9,7 @@ use super::entry::{Entry, Purpose};
 use super::jobs::Running;
 use super::neighbours::Neighbours;
 use super::queue::Class;
+use super::slots::Slots;
 use super::{Brought, FamilyId, HuntAction, HuntInput, HuntNews, HuntSettings, HuntTotals, Job};
 use crate::timers::Timers;
 use grasp_core::{Domain, Time};
@@ -30,11 +31,19 @@ pub struct Hunt {
     pub(super) budget: Budget,
     /// Domains about which something changed since they were last served.
     pub(super) stirred: BTreeSet<Domain>,
-    /// Domains that could go on if there were room over all; they take turns.
-    pub(super) turns: VecDeque<Domain>,
+    /// What may be fetched at a time, and who waits for it.
+    pub(super) slots: Slots,
+    /// Jobs that were cancelled and have not ended.
+    pub(super) leaving: usize,
+    /// A job has begun or ended since somebody looked which of them could give way.
+    pub(super) jobs_changed: bool,
+    /// For whom: somebody who lacks its share waits for a sound domain, for any.
+    pub(super) room_for: (bool, bool),
     pub(super) timers: Timers<Alarm>,
     pub(super) actions: VecDeque<HuntAction>,
     pub(super) totals: HuntTotals,
+    /// The latest time.
+    pub(super) seen: Time,
 }
 
 impl Hunt {
@@ -42,6 +51,7 @@ impl Hunt {
     pub fn new(settings: HuntSettings, seed: u64) -> Self {
         Self {
             budget: Budget::new(settings.bytes_per_day_max),
+            slots: Slots::new(&settings),
             settings,
             chance: seed,
             entries: BTreeMap::new(),
@@ -52,15 +62,19 @@ impl Hunt {
             neighbours: Neighbours::default(),
             absent: Absent::default(),
             stirred: BTreeSet::new(),
-            turns: VecDeque::new(),
+            leaving: 0,
+            jobs_changed: false,
+            room_for: (false, false),
             timers: Timers::default(),
             actions: VecDeque::new(),
             totals: HuntTotals::default(),
+            seen: Time(0),
         }
     }
 
     /// Something happened.
     pub fn handle(&mut self, input: HuntInput, now: Time) {
+        self.mind_the_clock(now);
         self.absent.forget_old(now);
         match input {
             HuntInput::Held { family, brought, since } => self.held(family, brought, since, now),
@@ -82,7 +96,7 @@ impl Hunt {
             HuntInput::Received { job, bytes } => self.received(job, bytes, now),
             HuntInput::Ended { job, end } => self.ended(job, end, now),
             HuntInput::Grasp(domain) => {
-                if let Some(neighbour) = self.neighbours.open(&domain, &self.settings, now) {
+                if let Some(neighbour) = self.neighbours.open(&domain, None, &self.settings, now) {
                     neighbour.grasp = true;
                     self.stirred.insert(domain);
                 }
@@ -93,16 +107,17 @@ impl Hunt {
 
     /// You asked to be woken.
     pub fn handle_deadline(&mut self, now: Time) {
+        self.mind_the_clock(now);
         self.absent.forget_old(now);
         while let Some(alarm) = self.timers.rung(now) {
             match alarm {
                 Alarm::Next(number) => {
-                    // Whoever is busy finds the moment past when that is over.
-                    if self.entries.get(&number).is_some_and(Entry::is_resting) {
+                    // Whoever is being looked at finds the moment past when that is answered.
+                    if self.entries.get(&number).is_some_and(|entry| entry.look.is_none()) {
                         self.look(number, Purpose::Attempt);
                     }
                 }
-                Alarm::Hedge(number) => self.hedge(number, now),
+                Alarm::Hedge(number) => self.carry_on(number, now),
                 Alarm::Domain(domain) => {
                     if let Some(neighbour) = self.neighbours.get_mut(&domain) {
                         neighbour.wake_at = None;
@@ -110,6 +125,7 @@ impl Hunt {
                     }
                 }
                 Alarm::Bytes => {}
+                Alarm::Slow => self.jobs_changed = true,
             }
             self.serve_stirred(now);
         }
@@ -159,6 +175,7 @@ impl Hunt {
             return Some(*number);
         }
         if self.entries.len() >= self.settings.families_max {
+            self.totals.refused += 1;
             self.tell(HuntNews::TooMany { family });
             return None;
         }
@@ -182,16 +199,14 @@ impl Hunt {
     }
 
     /// An event may bring the next attempt forward, and nothing else.
-    fn bring_forward(&mut self, number: u64, at: Time) {
+    pub(super) fn bring_forward(&mut self, number: u64, at: Time) {
         let Some(entry) = self.entries.get_mut(&number) else { return };
-        if !entry.is_resting() {
+        if let Some(look) = &mut entry.look {
+            look.heard = true;
             entry.again = Some(entry.again.map_or(at, |again| again.min(at)));
         } else if entry.next.is_none_or(|next| next > at) {
             entry.next = Some(at);
             self.timers.set(Alarm::Next(number), at);
-        }
-        if let Some(look) = &mut entry.look {
-            look.heard = true;
         }
     }
 

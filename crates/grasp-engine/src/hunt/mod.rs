@@ -4,17 +4,22 @@
 
 mod absent;
 mod alarm;
+mod asking;
 mod attempt;
 mod budget;
+mod candidate;
+mod clock;
 mod entry;
 mod jobs;
 mod machine;
 mod neighbour;
 mod neighbours;
+mod patience;
 mod places;
 mod queue;
 mod serving;
 mod settings;
+mod slots;
 mod turns;
 mod view;
 mod vocabulary;

@@ -1,11 +1,16 @@
 //! One domain: what it was asked lately, what it said about that, and when it may be asked again
 //! (S-35). Invariant: in no window are there more requests than its limit at that moment.
 
-use super::budget::Budget;
+use super::budget::{Budget, worth_starting};
+use super::clock::earlier;
 use super::queue::Queue;
 use super::{HuntSettings, Job};
-use grasp_core::{Domain, Time};
-use std::collections::VecDeque;
+use grasp_core::{Domain, PubKey, Time};
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// A domain that is asked and says nothing for so long comes after the others.
+const QUIET_AFTER: Duration = Duration::from_secs(10);
 
 /// When a fetch may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +25,12 @@ pub(super) enum Opening {
 pub(super) struct Neighbour {
     /// What the operator decided: at a time, and in a window.
     decided: Option<(u32, u32)>,
-    pub(super) running: u32,
+    /// For whom it was asked first. It counts as one of the domains of that owner.
+    pub(super) opened_by: Option<PubKey>,
+    /// Everything that has not ended.
+    pub(super) jobs: BTreeSet<Job>,
+    /// When it was last heard, or began to be asked after a rest.
+    heard_at: Time,
     /// Every request of the last window.
     requests: VecDeque<Time>,
     pub(super) requests_total: u64,
@@ -33,18 +43,23 @@ pub(super) struct Neighbour {
     pub(super) queue: Queue,
     /// Running jobs that wait for leave to send another request.
     pub(super) asking: VecDeque<Job>,
-    /// It stands among those that take turns.
-    pub(super) in_turn: bool,
     /// When its alarm rings, if it does.
     pub(super) wake_at: Option<Time>,
     pub(super) used: Time,
 }
 
 impl Neighbour {
-    pub(super) fn new(domain: &Domain, settings: &HuntSettings, now: Time) -> Self {
+    pub(super) fn new(
+        domain: &Domain,
+        opened_by: Option<PubKey>,
+        settings: &HuntSettings,
+        now: Time,
+    ) -> Self {
         Self {
             decided: settings.overrides.get(domain).copied(),
-            running: 0,
+            opened_by,
+            jobs: BTreeSet::new(),
+            heard_at: now,
             requests: VecDeque::new(),
             requests_total: 0,
             paused_until: Time(0),
@@ -54,7 +69,6 @@ impl Neighbour {
             budget: Budget::new(settings.domain_bytes_per_day_max),
             queue: Queue::default(),
             asking: VecDeque::new(),
-            in_turn: false,
             wake_at: None,
             used: now,
         }
@@ -85,10 +99,11 @@ impl Neighbour {
     /// When a fetch may start that has nobody before it.
     pub(super) fn opening(&self, settings: &HuntSettings, now: Time) -> Opening {
         let (concurrent, _) = self.limits(settings, now);
-        if self.running >= concurrent {
+        if self.jobs.len() >= concurrent as usize {
             return Opening::AfterAJob;
         }
-        let Some(bytes_at) = self.budget.left_at(settings.bytes_worth_starting(), now) else {
+        let worth = worth_starting(settings.domain_bytes_per_day_max, settings.fetch_bytes_max);
+        let Some(bytes_at) = self.budget.left_at(worth, now) else {
             return Opening::AfterAJob;
         };
         match self.request_at(settings, now).max(bytes_at) {
@@ -112,6 +127,29 @@ impl Neighbour {
         self.requests_total += 1;
     }
 
+    pub(super) fn begin(&mut self, job: Job, now: Time) {
+        if self.jobs.is_empty() {
+            self.heard_at = now;
+        }
+        self.jobs.insert(job);
+    }
+
+    pub(super) fn end(&mut self, job: Job) {
+        self.jobs.remove(&job);
+        self.asking.retain(|asking| *asking != job);
+    }
+
+    /// Something came from it.
+    pub(super) fn hear(&mut self, now: Time) {
+        self.heard_at = self.heard_at.max(now);
+    }
+
+    /// Others are asked first: its last job failed, or those that run get nothing.
+    pub(super) fn is_late(&self, now: Time) -> bool {
+        let quiet = !self.jobs.is_empty() && self.heard_at.plus(QUIET_AFTER) <= now;
+        self.failing || quiet
+    }
+
     /// It was too much for this domain.
     pub(super) fn object(&mut self, until: Time, settings: &HuntSettings, now: Time) {
         self.pause(until);
@@ -128,9 +166,19 @@ impl Neighbour {
 
     /// Nothing is lost by forgetting it: a stranger would be treated the same.
     pub(super) fn is_forgettable(&self, settings: &HuntSettings, now: Time) -> bool {
-        let idle = self.running == 0 && self.queue.is_empty() && self.asking.is_empty();
+        let idle = self.jobs.is_empty() && self.queue.is_empty() && self.asking.is_empty();
         let last = self.requests.back().map_or(Time(0), |at| at.plus(settings.window));
         let binding = last.max(self.paused_until).max(self.objected_until);
-        idle && !self.in_turn && binding <= now && self.budget.is_full(now)
+        idle && binding <= now && self.budget.is_nearly_unused(now)
+    }
+
+    pub(super) fn set_back(&mut self, by: Duration) {
+        let times = [&mut self.heard_at, &mut self.paused_until, &mut self.objected_until];
+        for at in times.into_iter().chain(&mut self.wake_at).chain(&mut self.requests) {
+            *at = earlier(*at, by);
+        }
+        self.used = earlier(self.used, by);
+        self.budget.set_back(by);
+        self.queue.set_back(by);
     }
 }

@@ -1,54 +1,50 @@
-//! A family's places in the queues of domains. Invariant: it stands in line only where it could start
-//! at once if its turn came.
+//! A family's places in the queues of domains that cannot be asked right now. Invariant: it stands in
+//! line only where it could start at once if its turn came.
 
+use super::asking::Needs;
+use super::entry::Entry;
 use super::machine::Hunt;
 use super::queue::Class;
 use grasp_core::{Domain, Time};
 
 impl Hunt {
-    /// A place in the queue of every domain that has something untried.
-    pub(super) fn take_places(&mut self, number: u64, except: Option<&Domain>, now: Time) {
+    /// A place in the queue of every domain that is busy and could be asked for something. Whoever
+    /// only waits for a slot needs none.
+    pub(super) fn take_places(&mut self, number: u64, needs: &Needs, now: Time) {
+        let Some(entry) = self.entries.get(&number).filter(|_| !needs.is_empty()) else { return };
+        // Without a record there is no queue; the next attempt is then all there is.
+        let is_busy = |domain: &Domain| {
+            self.neighbours.get(domain).is_some_and(|it| !it.is_free(&self.settings, now))
+        };
+        let domains = entry.sources.iter().map(|source| &source.domain);
+        let new = domains.filter(|domain| !entry.places.contains(*domain) && is_busy(domain));
+        let new = new.filter(|domain| self.can_ask(entry, domain, needs, now));
+        let new: Vec<Domain> = new.cloned().collect();
         let Some(entry) = self.entries.get_mut(&number) else { return };
-        for source in entry.sources.iter().filter(|source| source.is_untried(now)) {
-            let domain = &source.domain;
-            if except == Some(domain) || entry.places.contains(domain) {
-                continue;
-            }
-            // Without a record there is no queue; the next attempt is then all there is.
-            if let Some(neighbour) = self.neighbours.open(domain, &self.settings, now) {
-                let class = match entry.tried_on.contains(domain) {
-                    true => Class::Later,
-                    false => Class::First,
-                };
+        for domain in new {
+            let class = match entry.tried_on.contains(&domain) {
+                true => Class::Later,
+                false => Class::First,
+            };
+            if let Some(neighbour) = self.neighbours.get_mut(&domain) {
                 neighbour.queue.join(number, entry.family.owner, class, now);
-                entry.places.insert(domain.clone());
+                entry.places.insert(domain);
             }
         }
     }
 
-    /// From now on it may be picked wherever it has a place, as a hedge only on other domains.
+    /// From now on it may be picked wherever it has a place and something to ask for. Elsewhere its
+    /// places are kept.
     pub(super) fn stand_in_line(&mut self, number: u64, now: Time) {
-        let Some(entry) = self.entries.get(&number) else { return };
-        let elder = entry.running.first().and_then(|job| self.jobs.get(job));
-        let except = elder.map(|job| &job.domain);
-        debug_assert!(
-            elder.is_none_or(|elder| elder.started.plus(self.settings.hedge_after) <= now)
-        );
-        for domain in entry.places.iter().filter(|domain| Some(*domain) != except) {
+        let some = |entry: &&Entry| !entry.places.is_empty();
+        let Some(entry) = self.entries.get(&number).filter(some) else { return };
+        let needs = self.needs(number, now);
+        for domain in &entry.places {
+            let ready = self.can_ask(entry, domain, &needs, now);
             if let Some(neighbour) = self.neighbours.get_mut(domain)
-                && neighbour.queue.set_ready(number, true)
+                && neighbour.queue.set_ready(number, ready)
             {
                 self.stirred.insert(domain.clone());
-            }
-        }
-    }
-
-    /// It is busy. Its places are kept.
-    pub(super) fn leave_line(&mut self, number: u64) {
-        let Some(entry) = self.entries.get(&number) else { return };
-        for domain in &entry.places {
-            if let Some(neighbour) = self.neighbours.get_mut(domain) {
-                neighbour.queue.set_ready(number, false);
             }
         }
     }

@@ -2,6 +2,7 @@
 //! everybody else, owners in turn, and the repositories of one owner in turn. A place is kept while
 //! its holder is busy elsewhere. Invariant: only places that are ready stand in a line.
 
+use super::clock::earlier;
 use super::turns::Line;
 use grasp_core::{PubKey, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,8 +18,8 @@ pub(super) enum Class {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     places: BTreeMap<u64, Place>,
-    first: Line,
-    later: Line,
+    first: Line<u64>,
+    later: Line<u64>,
     /// Places of the later class, longest waiting first.
     ages: BTreeSet<(Time, u64)>,
     next_ticket: u64,
@@ -105,17 +106,35 @@ impl Queue {
         self.set_ready(entry, ready);
     }
 
-    /// Whose turn it is.
-    pub(super) fn first(&mut self, aged_after: Duration, now: Time) -> Option<u64> {
+    /// Those who wait for very long count like those who were never tried.
+    pub(super) fn age(&mut self, aged_after: Duration, now: Time) {
         while let Some((since, entry)) = self.ages.first().copied()
             && since.plus(aged_after) <= now
         {
             self.set_class(entry, Class::First);
         }
-        self.first.first().or_else(|| self.later.first())
     }
 
-    fn line(&mut self, class: Class) -> &mut Line {
+    /// Whose turn it is. Owners that have their share elsewhere let the others go first.
+    pub(super) fn first(&self, has_share: impl Fn(&PubKey) -> bool) -> Option<u64> {
+        let first = self.first.first(&has_share).or_else(|| self.later.first(&has_share));
+        let any = |line: &Line<u64>| line.first(|_| false).copied();
+        first.copied().or_else(|| any(&self.first)).or_else(|| any(&self.later))
+    }
+
+    pub(super) fn owner_of(&self, entry: u64) -> Option<PubKey> {
+        self.places.get(&entry).map(|place| place.owner)
+    }
+
+    /// The clock was set back.
+    pub(super) fn set_back(&mut self, by: Duration) {
+        for place in self.places.values_mut() {
+            place.since = earlier(place.since, by);
+        }
+        self.ages = self.ages.iter().map(|(since, entry)| (earlier(*since, by), *entry)).collect();
+    }
+
+    fn line(&mut self, class: Class) -> &mut Line<u64> {
         match class {
             Class::First => &mut self.first,
             Class::Later => &mut self.later,
@@ -139,7 +158,8 @@ mod tests {
     }
 
     fn serve(queue: &mut Queue, now: Time) -> Option<u64> {
-        let entry = queue.first(AGED, now)?;
+        queue.age(AGED, now);
+        let entry = queue.first(|_| false)?;
         queue.leave_served(entry);
         Some(entry)
     }
@@ -181,7 +201,8 @@ mod tests {
         use Class::{First, Later};
         let mut queue = joined(&[(1, 1, Later), (2, 2, First), (3, 2, First)]);
         assert_eq!(serve(&mut queue, Time(0)), Some(2));
-        assert_eq!(queue.first(AGED, Time(599_999)), Some(3));
+        queue.age(AGED, Time(599_999));
+        assert_eq!(queue.first(|_| false), Some(3));
         queue.join(4, owner(2), First, Time(1));
         queue.set_ready(4, true);
         assert_eq!(serve(&mut queue, Time(600_000)), Some(1), "its owner had no turn in this line");
@@ -196,11 +217,22 @@ mod tests {
         use Class::First;
         let mut queue = joined(&[(1, 1, First), (2, 1, First)]);
         queue.set_ready(1, false);
-        assert_eq!(queue.first(AGED, Time(0)), Some(2));
+        assert_eq!(queue.first(|_| false), Some(2));
         queue.set_ready(1, true);
-        assert_eq!(queue.first(AGED, Time(0)), Some(1));
+        assert_eq!(queue.first(|_| false), Some(1));
         queue.set_ready(1, false);
         queue.set_ready(2, false);
         assert!(!queue.has_ready() && queue.len() == 2);
+    }
+
+    #[test]
+    fn s35_an_owner_that_has_its_share_lets_others_go_first_and_goes_if_there_are_none() {
+        use Class::{First, Later};
+        let mut queue = joined(&[(1, 1, First), (2, 1, First), (3, 2, Later)]);
+        let has_share = |it: &PubKey| *it == owner(1);
+        assert_eq!(queue.first(|_| false), Some(1));
+        assert_eq!(queue.first(has_share), Some(3));
+        queue.leave_served(3);
+        assert_eq!(queue.first(has_share), Some(1));
     }
 }

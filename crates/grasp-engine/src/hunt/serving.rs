@@ -2,23 +2,25 @@
 //! alarm rang, never otherwise (S-34). Invariant: afterwards nobody waits for what is free.
 
 use super::alarm::Alarm;
+use super::budget::worth_starting;
 use super::machine::Hunt;
 use super::neighbour::Opening;
+use super::slots::Waits;
 use super::{HuntAction, Job};
-use grasp_core::{Domain, Time};
+use grasp_core::{Domain, PubKey, Time};
 use std::time::Duration;
 
 /// A job that would have to wait longer than this to send its next request gives up its slot.
 const PAUSE_WITH_SLOT_MAX: Duration = Duration::from_secs(30);
 
 impl Hunt {
-    /// May one more be fetched, over all domains?
-    pub(super) fn has_room(&self, now: Time) -> bool {
-        self.has_slot() && self.budget.left(now) >= self.settings.bytes_worth_starting()
+    /// Is enough left of this day for one more fetch?
+    pub(super) fn has_bytes(&self, now: Time) -> bool {
+        self.budget.left(now) >= self.bytes_worth_starting()
     }
 
-    fn has_slot(&self) -> bool {
-        self.totals.running < self.settings.concurrent_max.max(1) as usize
+    fn bytes_worth_starting(&self) -> u64 {
+        worth_starting(self.settings.bytes_per_day_max, self.settings.fetch_bytes_max)
     }
 
     pub(super) fn serve_stirred(&mut self, now: Time) {
@@ -26,17 +28,24 @@ impl Hunt {
             while let Some(domain) = self.stirred.pop_first() {
                 self.serve(&domain, now);
             }
-            if !self.has_room(now) {
+            if !self.slots.is_anybody_waiting() {
+                self.timers.clear(Alarm::Bytes);
+                self.timers.clear(Alarm::Slow);
+                self.jobs_changed = true;
                 break;
             }
-            let Some(domain) = self.turns.pop_front() else { break };
-            self.take_turn(&domain, now);
-        }
-        if !self.turns.is_empty() && self.has_slot() {
-            let bytes = self.settings.bytes_worth_starting();
-            match self.budget.left_at(bytes, now) {
-                Some(at) => self.timers.set(Alarm::Bytes, at),
-                None => self.timers.clear(Alarm::Bytes),
+            if !self.has_bytes(now) {
+                match self.budget.left_at(self.bytes_worth_starting(), now) {
+                    Some(at) => self.timers.set(Alarm::Bytes, at),
+                    None => self.timers.clear(Alarm::Bytes),
+                }
+                break;
+            }
+            match self.slots.first().cloned() {
+                Some(Waits::Entry(number)) => self.start_in_turn(number, now),
+                Some(Waits::Domain(domain)) => self.take_turn(&domain, now),
+                None if self.make_room(now) => {}
+                None => break,
             }
         }
     }
@@ -47,22 +56,26 @@ impl Hunt {
             self.let_send(domain, now);
             self.put_off_asking(domain, now);
         }
-        let settings = &self.settings;
         let Some(neighbour) = self.neighbours.get_mut(domain) else { return };
-        let mut wake_at = None;
+        let (mut wake_at, mut first) = (None, None);
         if !neighbour.asking.is_empty() {
-            wake_at = Some(neighbour.request_at(settings, now));
+            wake_at = Some(neighbour.request_at(&self.settings, now));
         } else if neighbour.queue.has_ready() {
-            match neighbour.opening(settings, now) {
-                Opening::Now if neighbour.in_turn => {}
-                Opening::Now => {
-                    neighbour.in_turn = true;
-                    self.turns.push_back(domain.clone());
-                }
+            match neighbour.opening(&self.settings, now) {
+                Opening::Now => first = self.first_on(domain, now),
                 Opening::At(at) => wake_at = Some(at),
-                Opening::AfterAJob => {}
+                Opening::AfterAJob => wake_at = self.make_room_on(domain, now),
             }
         }
+        let who = Waits::Domain(domain.clone());
+        match first {
+            Some((_, owner)) => {
+                let late = self.neighbours.is_late(domain, now);
+                self.slots.join(who, owner, late);
+            }
+            None => self.slots.leave(&who),
+        }
+        let Some(neighbour) = self.neighbours.get_mut(domain) else { return };
         if neighbour.wake_at != wake_at {
             neighbour.wake_at = wake_at;
             match wake_at {
@@ -70,6 +83,14 @@ impl Hunt {
                 None => self.timers.clear(Alarm::Domain(domain.clone())),
             }
         }
+    }
+
+    /// Whose turn it is on a domain.
+    fn first_on(&mut self, domain: &Domain, now: Time) -> Option<(u64, PubKey)> {
+        let neighbour = self.neighbours.get_mut(domain)?;
+        neighbour.queue.age(self.settings.aged_after, now);
+        let number = neighbour.queue.first(|owner| self.slots.has_share(owner))?;
+        Some((number, neighbour.queue.owner_of(number)?))
     }
 
     /// Running jobs go before anybody who has not started.
@@ -96,14 +117,23 @@ impl Hunt {
 
     /// One fetch of a domain; then it stands behind the others.
     fn take_turn(&mut self, domain: &Domain, now: Time) {
-        let settings = &self.settings;
-        let Some(neighbour) = self.neighbours.get_mut(domain) else { return };
-        neighbour.in_turn = false;
+        let who = Waits::Domain(domain.clone());
+        let late = self.neighbours.is_late(domain, now);
         self.stirred.insert(domain.clone());
-        if neighbour.opening(settings, now) == Opening::Now
-            && let Some(number) = neighbour.queue.first(settings.aged_after, now)
+        if late && !self.slots.is_waiting_late(&who) {
+            // It fell silent since it was looked at.
+            return self.slots.leave(&who);
+        }
+        let open = self
+            .neighbours
+            .get(domain)
+            .is_some_and(|it| it.opening(&self.settings, now) == Opening::Now);
+        let first = self.first_on(domain, now).filter(|_| open);
+        self.slots.leave(&who);
+        if let Some((number, owner)) = first
+            && self.start_from_queue(number, domain, now)
         {
-            self.start_from_queue(number, domain, now);
+            self.slots.charge(owner, late);
         }
     }
 }

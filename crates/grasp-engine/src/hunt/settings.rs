@@ -8,7 +8,6 @@ use std::time::Duration;
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
-const BYTES_WORTH_STARTING: u64 = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HuntSettings {
@@ -40,7 +39,7 @@ pub struct HuntSettings {
     pub overrides: BTreeMap<Domain, (u32, u32)>,
     /// Over all domains.
     pub concurrent_max: u32,
-    /// One fetch, one domain in a day, all domains in a day.
+    /// One fetch, one domain in any 24 hours, all domains in any 24 hours.
     pub fetch_bytes_max: u64,
     pub domain_bytes_per_day_max: u64,
     pub bytes_per_day_max: u64,
@@ -77,16 +76,8 @@ impl Default for HuntSettings {
             aged_after: 10 * MINUTE,
             absent_for: 15 * SECOND,
             sources_max: 40,
-            families_max: 50_000,
+            families_max: 100_000,
             domains_max: 10_000,
         }
-    }
-}
-
-impl HuntSettings {
-    /// With less than this left of a budget nothing starts: it would only be cut off.
-    pub(super) fn bytes_worth_starting(&self) -> u64 {
-        let smallest = self.domain_bytes_per_day_max.min(self.bytes_per_day_max);
-        BYTES_WORTH_STARTING.min(self.fetch_bytes_max).min(smallest)
     }
 }

@@ -4,9 +4,9 @@
 use grasp_core::PubKey;
 use std::collections::{BTreeMap, BTreeSet};
 
-#[derive(Debug, Default)]
-pub(super) struct Line {
-    owners: BTreeMap<PubKey, Owner>,
+#[derive(Debug)]
+pub(super) struct Line<T> {
+    owners: BTreeMap<PubKey, Owner<T>>,
     /// Owners with something ready: by turn, then by who came or was served first.
     order: BTreeSet<(u64, u64, PubKey)>,
     /// Owners with nothing ready, remembered until their turn comes.
@@ -16,24 +16,32 @@ pub(super) struct Line {
 }
 
 #[derive(Debug)]
-struct Owner {
+struct Owner<T> {
     turn: u64,
     stamp: u64,
     /// Tickets and their holders.
-    ready: BTreeMap<u64, u64>,
+    ready: BTreeMap<u64, T>,
 }
 
-impl Line {
+impl<T> Default for Line<T> {
+    fn default() -> Self {
+        let (owners, order, away) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        Self { owners, order, away, turn: 0 }
+    }
+}
+
+impl<T> Line<T> {
     pub(super) fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    pub(super) fn first(&self) -> Option<u64> {
-        let (_, _, owner) = self.order.first()?;
-        self.owners.get(owner)?.ready.values().next().copied()
+    /// Whose turn it is, some owners being passed over. There are few of those.
+    pub(super) fn first(&self, passed_over: impl Fn(&PubKey) -> bool) -> Option<&T> {
+        let (_, _, owner) = self.order.iter().find(|(_, _, owner)| !passed_over(owner))?;
+        self.owners.get(owner)?.ready.values().next()
     }
 
-    pub(super) fn insert(&mut self, owner: PubKey, ticket: u64, entry: u64) {
+    pub(super) fn insert(&mut self, owner: PubKey, ticket: u64, entry: T) {
         let turn = self.turn;
         let fresh = || Owner { turn, stamp: ticket, ready: BTreeMap::new() };
         let it = self.owners.entry(owner).or_insert_with(fresh);

@@ -1,9 +1,11 @@
 //! The hunt's state, to be shown and explained: for each family what is lacking, who was asked and
 //! what it said; for each domain why nothing is asked when nothing is asked.
 
-use super::entry::{Candidate, Entry};
+use super::candidate::Candidate;
+use super::entry::Entry;
 use super::machine::Hunt;
 use super::neighbour::Neighbour;
+use super::slots::Waits;
 use super::{FamilyId, HuntView, SourceView};
 use grasp_core::{Domain, Time};
 
@@ -20,6 +22,9 @@ pub struct HuntTotals {
     pub requests: u64,
     pub attempts: u64,
     pub found: u64,
+    /// Since the start: families that were told of when there were too many. Whoever told of them
+    /// may tell again when there is room.
+    pub refused: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +49,7 @@ pub struct DomainView {
 
 impl Hunt {
     pub fn totals(&self) -> HuntTotals {
-        HuntTotals { families: self.entries.len(), ..self.totals }
+        HuntTotals { families: self.entries.len(), running: self.slots.used(), ..self.totals }
     }
 
     /// The first families in the queue, in order. `view` shows any one.
@@ -63,7 +68,7 @@ impl Hunt {
             let (in_flight_max, starts_max) = it.limits(&self.settings, now);
             DomainView {
                 domain: domain.clone(),
-                in_flight: it.running,
+                in_flight: u32::try_from(it.jobs.len()).unwrap_or(u32::MAX),
                 in_flight_max,
                 queued: it.queue.len(),
                 starts_in_window: it.in_window(&self.settings, now),
@@ -86,6 +91,10 @@ impl Hunt {
             next: entry.next.map(|next| next.max(now)),
             running: jobs.map(|job| job.url.clone()).collect(),
             waits_for: entry.places.iter().cloned().collect(),
+            waits_for_room: self
+                .numbers
+                .get(&entry.family)
+                .is_some_and(|number| self.slots.is_waiting(&Waits::Entry(*number))),
             wants: entry.wants.len(),
             held: entry.held,
             sources: entry.sources.iter().map(source_view).collect(),

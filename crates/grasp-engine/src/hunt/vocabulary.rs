@@ -92,11 +92,16 @@ pub struct JobEnd {
 pub enum Outcome {
     /// It answered as a git server does, with all, some or nothing of what was wanted.
     Answered,
+    /// It has no such repository, or does not show it to us. For people, like the words of `Failed`.
+    Lacks(String),
     /// 429, 503, or words to that effect.
     SlowDown { retry_after: Option<Duration> },
     /// The connection or the conversation failed. For people: class and host, never foreign text
     /// beyond 200 characters.
     Failed(String),
+    /// What it sent may not be taken: too large, damaged, against the rules. It would send the same
+    /// again, so it is left alone for long. For people, like the words of `Failed`.
+    Unacceptable(String),
     /// This address may never be asked.
     Forbidden(String),
     /// It is this very server.
@@ -159,6 +164,8 @@ pub struct HuntView {
     pub running: Vec<CloneUrl>,
     /// Domains whose turn it waits for.
     pub waits_for: Vec<Domain>,
+    /// As much is fetched as may be at a time, and its owner's turn has not come.
+    pub waits_for_room: bool,
     pub wants: usize,
     pub held: bool,
     /// What each source last said, for people.

@@ -17,6 +17,7 @@ fn families_beyond_the_limit_are_told_and_not_followed() {
     net.says(HuntInput::Wanted { family: family("repo3") });
     net.says(HuntInput::Damaged { family: family("repo4") });
     assert_eq!(net.told(|news| matches!(news, HuntNews::TooMany { .. })), 3);
+    assert_eq!(net.hunt.totals().refused, 3, "so whoever told of them can tell again");
     net.elapse(SECOND);
     assert!(net.is_complete("repo0"));
     net.held("repo2", Brought::BySync);

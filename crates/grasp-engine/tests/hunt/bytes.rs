@@ -24,10 +24,10 @@ fn a_fetch_may_take_what_is_left_and_no_more() {
 }
 
 #[test]
-fn a_domain_that_used_up_its_day_waits_for_the_next_mebibyte() {
+fn a_domain_that_used_up_its_day_is_not_asked_for_crumbs() {
     let mut net = Net::new(HuntSettings {
         fetch_bytes_max: 20 * MIB,
-        domain_bytes_per_day_max: 24 * MIB,
+        domain_bytes_per_day_max: 48 * MIB,
         ..HuntSettings::default()
     });
     net.server("one", &[]).bytes = 100 * MIB;
@@ -35,18 +35,19 @@ fn a_domain_that_used_up_its_day_waits_for_the_next_mebibyte() {
     for n in 0..4 {
         net.misses(&format!("repo{n}"), &[n], &["one", "two"]);
     }
-    net.elapse_to(19_000);
     let one = |net: &Net| net.fetches.iter().filter(|it| it.from == "one").count();
-    assert_eq!(one(&net), 2, "twenty and then four");
-    assert_eq!(net.hunt.domains(net.now)[0].bytes_left / MIB, 0);
+    net.elapse_to(19_000);
+    assert_eq!(one(&net), 3, "twenty, twenty and then eight");
+    assert_eq!(net.hunt.domains(net.now)[0].bytes_left, 0);
     assert_eq!(net.fetches.iter().filter(|it| it.from == "two").count(), 4, "others go on");
+    net.elapse(24 * HOUR);
+    assert_eq!(one(&net), 3, "nothing of that day is left");
     net.elapse(HOUR);
-    assert_eq!(one(&net), 3, "one mebibyte an hour is one try an hour");
-    assert!(net.fetches.iter().filter(|it| it.from == "one").nth(2).unwrap().bytes_max >= MIB);
+    assert_eq!(one(&net), 6, "the next day");
 }
 
 #[test]
-fn the_days_bytes_are_shared_by_all_domains() {
+fn the_days_bytes_are_shared_by_all_domains_and_no_day_has_more() {
     let mut net = Net::new(HuntSettings {
         fetch_bytes_max: 20 * MIB,
         bytes_per_day_max: 24 * MIB,
@@ -61,7 +62,30 @@ fn the_days_bytes_are_shared_by_all_domains() {
     assert_eq!(net.fetches.len(), 2);
     assert!(net.hunt.next_deadline().unwrap().0 > net.now);
     net.elapse(24 * HOUR);
+    assert_eq!(net.fetches.len(), 2);
+    net.elapse(7 * 24 * HOUR);
     let total: u64 = net.fetches.iter().map(|it| it.bytes_max).sum();
-    assert!(total <= 50 * MIB, "{} MiB", total / MIB);
-    assert!(net.fetches.len() > 15, "and it goes on slowly: {}", net.fetches.len());
+    assert!((7 * 24 * MIB..=8 * 24 * MIB).contains(&total), "{} MiB in a week", total / MIB);
+    let server = |n: usize| net.fetches.iter().filter(|it| it.from == format!("server{n}")).count();
+    assert!((0..4).all(|n| server(n) >= 2), "and each has its turn");
+}
+
+#[test]
+fn a_fetch_begins_only_when_something_can_come_of_it() {
+    let settings = HuntSettings {
+        fetch_bytes_max: 20 * MIB,
+        domain_bytes_per_day_max: 160 * MIB,
+        ..HuntSettings::default()
+    };
+    for (takes, more) in [(15, true), (16, false)] {
+        let mut net = Net::new(settings.clone());
+        for (name, bytes) in [("early", 135 + takes), ("late", 1)] {
+            net.server("one", &[]).bytes = bytes * MIB / 10;
+            for n in 0..if name == "early" { 10 } else { 1 } {
+                net.misses(&format!("{name}{n}"), &[n], &["one"]);
+            }
+            net.elapse(SECOND);
+        }
+        assert_eq!(net.fetches.len() == 11, more, "{} of 160 MiB are used up", 135 + takes);
+    }
 }

@@ -95,25 +95,6 @@ fn s32_a_family_is_one_entry_and_strangers_with_the_same_name_are_another() {
 }
 
 #[test]
-fn s32_an_event_that_comes_while_something_is_fetched_is_looked_at_right_after() {
-    let mut net = net();
-    net.servers.get_mut("one").unwrap().latency = 5 * SECOND;
-    net.misses("acme", &[1], &["one"]);
-    net.elapse_to(2_000);
-    net.lacks("acme", &[1, 2], &["one"]);
-    net.held("acme", Brought::BySync);
-    net.elapse_to(5_500);
-    assert_eq!(net.look_times(), [500, 5_500], "when the fetch is over");
-    assert_eq!(net.fetches[1].wants, oids(&[2]), "the server just said that it lacks the other");
-    net.elapse_to(6_000);
-    net.held("acme", Brought::Directly);
-    net.elapse_to(10_500);
-    assert_eq!(net.look_times().len(), 2);
-    net.elapse_to(30_500);
-    assert_eq!(net.look_times()[2..], [30_500], "a user's event is not looked for sooner");
-}
-
-#[test]
 fn s32_an_event_that_comes_while_we_look_is_not_forgotten() {
     let mut net = net();
     net.look_takes = 2 * SECOND;

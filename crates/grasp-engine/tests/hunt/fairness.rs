@@ -8,7 +8,8 @@ use std::time::Duration;
 
 /// 39 repositories of one owner, then one of another, all on the same servers.
 fn two_owners(servers: &[&str], latency: Duration) -> Net {
-    let mut net = Net::new(HuntSettings::default());
+    // So many that nobody is held back by its share of them all.
+    let mut net = Net::new(HuntSettings { concurrent_max: 100, ..HuntSettings::default() });
     for server in servers {
         net.server(server, &[]).latency = latency;
     }

@@ -30,6 +30,8 @@ pub(crate) enum Manner {
     Crowded(Duration),
     /// Takes what it has and then breaks off.
     BreaksOff,
+    /// Sends so much at a time, again and again, and never ends.
+    Drips(u64, Duration),
 }
 
 #[derive(Debug, Clone)]
@@ -78,6 +80,7 @@ pub(crate) struct Fetched {
 enum Happening {
     Look(FamilyId, Lack),
     Step(Job),
+    Drip(Job, u64, Duration),
     End(Job, Outcome),
 }
 
@@ -175,7 +178,7 @@ impl Net {
     }
 
     pub(crate) fn at_ms(&self) -> u64 {
-        self.now.0 - START.0
+        self.now.0.saturating_sub(START.0)
     }
 
     pub(crate) fn elapse(&mut self, time: Duration) {
@@ -185,6 +188,20 @@ impl Net {
 
     pub(crate) fn elapse_to(&mut self, at_ms: u64) {
         self.elapse(Duration::from_millis(at_ms - self.at_ms()));
+    }
+
+    /// Somebody sets the clock back; what takes a while takes as long as before. The shell looks at
+    /// the clock every few seconds.
+    pub(crate) fn set_clock_back(&mut self, by: Duration) {
+        self.hunt.handle_deadline(self.now);
+        self.carry_out();
+        let earlier = |at: Time| Time(at.0 - u64::try_from(by.as_millis()).unwrap());
+        self.now = earlier(self.now);
+        let happens = std::mem::take(&mut self.happens).into_iter();
+        self.happens = happens.map(|((at, serial), it)| ((earlier(at), serial), it)).collect();
+        self.watch.set_clock_back(by);
+        self.hunt.handle_deadline(self.now);
+        self.carry_out();
     }
 
     /// The next thing that happens until then, if anything does.
@@ -289,6 +306,7 @@ impl Net {
                 self.later(wait, Happening::End(job, Outcome::Failed("broke off".to_owned())));
             }
             Manner::Answers => self.later(wait, Happening::Step(job)),
+            Manner::Drips(bytes, every) => self.later(every, Happening::Drip(job, bytes, every)),
         }
     }
 
@@ -306,6 +324,12 @@ impl Net {
                         open.asks = true;
                         self.says(HuntInput::WantsRequest { job });
                     }
+                }
+            }
+            Happening::Drip(job, bytes, every) => {
+                if self.jobs.contains_key(&job) {
+                    self.says(HuntInput::Received { job, bytes });
+                    self.later(every, Happening::Drip(job, bytes, every));
                 }
             }
             Happening::End(job, mut outcome) => {

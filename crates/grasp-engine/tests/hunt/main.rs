@@ -4,16 +4,21 @@
 
 mod bounds;
 mod bytes;
+mod clock;
 mod delays;
+mod during;
 mod fairness;
 mod finds;
 mod kit;
 mod limits;
 mod queues;
+mod refusals;
 mod requests;
 mod retries;
 mod scale;
+mod shares;
 mod simulation;
+mod slow;
 mod sources;
 mod timelines;
 mod watch;

@@ -91,6 +91,7 @@ fn unknown_jobs_and_families_change_nothing() {
     net.server("one", &[1]).latency = Duration::from_secs(2);
     net.misses("acme", &[1], &["one"]);
     net.elapse_to(1_000);
+    net.hunt.handle_deadline(net.now);
     let before = format!("{:?}", net.hunt);
     let stranger = family("stranger");
     let lack = grasp_engine::hunt::Lack { wants: oids(&[1]), ..Default::default() };

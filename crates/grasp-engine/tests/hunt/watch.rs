@@ -27,20 +27,31 @@ struct Watched {
     bytes: Spent,
 }
 
-/// A leaky bucket: full is too much.
+/// Everything of the last 24 hours.
 #[derive(Debug, Default)]
 struct Spent {
-    bytes: f64,
-    at: Time,
+    spent: VecDeque<(Time, u64)>,
+    sum: u64,
 }
 
 impl Spent {
     fn spend(&mut self, bytes: u64, per_day: u64, now: Time) {
-        let gone = now.since(self.at).as_secs_f64() / 86_400.0 * per_day as f64;
-        self.bytes = (self.bytes - gone).max(0.0) + bytes as f64;
-        self.at = now;
-        assert!(self.bytes <= per_day as f64 + 1.0, "more than {per_day} bytes in a day");
+        let day = Duration::from_secs(86_400);
+        while self.spent.front().is_some_and(|(at, _)| at.plus(day) <= now) {
+            self.sum -= self.spent.pop_front().unwrap().1;
+        }
+        self.spent.push_back((now, bytes));
+        self.sum += bytes;
+        assert!(self.sum <= per_day, "{} instead of {per_day} bytes in a day", self.sum);
     }
+
+    fn set_clock_back(&mut self, by: Duration) {
+        self.spent.iter_mut().for_each(|(at, _)| *at = earlier(*at, by));
+    }
+}
+
+fn earlier(at: Time, by: Duration) -> Time {
+    Time(at.0.saturating_sub(u64::try_from(by.as_millis()).unwrap()))
 }
 
 impl Watch {
@@ -82,6 +93,16 @@ impl Watch {
                 it.paused_until = it.paused_until.max(until);
             }
             _ => {}
+        }
+    }
+
+    pub(crate) fn set_clock_back(&mut self, by: Duration) {
+        self.bytes.set_clock_back(by);
+        for it in self.domains.values_mut() {
+            it.bytes.set_clock_back(by);
+            it.objected_until = earlier(it.objected_until, by);
+            it.paused_until = earlier(it.paused_until, by);
+            it.requests.iter_mut().for_each(|at| *at = earlier(*at, by));
         }
     }
 

@@ -1,8 +1,8 @@
-//! The refs a server lists. Ids are what matters; a name is a label for people, cleaned, and nothing
-//! may be decided by it. A line that does not begin with an id ends the reading.
+//! The refs a server lists. Ids are what matters; of a name only its kind is kept, so that a long list
+//! takes little room. A line that does not begin with an id ends the reading.
 
+use super::Refusal;
 use super::packets::Packets;
-use super::{Refusal, printable};
 use crate::pktline::Packet;
 use grasp_core::Oid;
 
@@ -11,13 +11,30 @@ pub const LIST_BYTES_MAX: usize = 16 << 20;
 pub const REFS_MAX: usize = 200_000;
 const OID_HEX_LEN: usize = 40;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listed {
-    /// What the server calls it, cut and cleaned.
-    pub label: Box<str>,
+    pub kind: RefKind,
     pub oid: Oid,
     /// What an annotated tag is of, as the server says.
     pub peeled: Option<Oid>,
+}
+
+/// What a server's name for a ref says about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefKind {
+    Branch,
+    Tag,
+    Other,
+}
+
+impl RefKind {
+    fn of(name: &[u8]) -> Self {
+        match name {
+            _ if name.starts_with(b"refs/heads/") => Self::Branch,
+            _ if name.starts_with(b"refs/tags/") => Self::Tag,
+            _ => Self::Other,
+        }
+    }
 }
 
 /// Reads the answer to `ls_refs_v2` from pieces of any size.
@@ -91,6 +108,8 @@ fn listed(line: &[u8], list: &mut List) -> Result<(), Refusal> {
 #[derive(Debug, Default)]
 pub(super) struct List {
     pub(super) refs: Vec<Listed>,
+    /// The name of the last of them.
+    last: Vec<u8>,
     bytes: usize,
 }
 
@@ -111,14 +130,16 @@ impl List {
         if self.refs.len() >= max {
             return Err(Refusal::ManyRefs { max });
         }
-        self.refs.push(Listed { label: printable(name).into(), oid, peeled });
+        self.refs.push(Listed { kind: RefKind::of(name), oid, peeled });
+        self.last.clear();
+        self.last.extend_from_slice(name);
         Ok(())
     }
 
     /// A line of its own, behind the tag it is about.
     pub(super) fn peels(&mut self, oid: Oid, tag: &[u8]) -> Result<(), Refusal> {
         match self.refs.last_mut() {
-            Some(last) if *last.label == *printable(tag) => last.peeled = Some(oid),
+            Some(last) if self.last == tag => last.peeled = Some(oid),
             _ => self.adds(oid, tag, None)?,
         }
         Ok(())

@@ -79,8 +79,8 @@ fn an_advertisement_of_version_0_lists_tips_and_what_tags_are_of() {
         assert!(found.offers(&oid(9)), "it takes any want");
         let Advert::V0 { caps, refs } = found else { panic!("not version 0") };
         assert!(caps.side_band_64k && caps.allow_any && caps.banded() && !caps.thin_pack);
-        let labels: Vec<&str> = refs.iter().map(|it| &*it.label).collect();
-        assert_eq!(labels, ["HEAD", "refs/heads/main", "refs/tags/v1", "refs/heads/a b [2J"]);
+        let kinds: Vec<RefKind> = refs.iter().map(|it| it.kind).collect();
+        assert_eq!(kinds, [RefKind::Other, RefKind::Branch, RefKind::Tag, RefKind::Branch]);
         assert_eq!((refs[2].oid, refs[2].peeled), (two, Some(one)));
     }
 }
@@ -135,6 +135,7 @@ fn lists_have_an_end() {
         pktline::data(&mut bytes, format!("{} r{n}", oid(1)).as_bytes());
     }
     reader.push(&bytes).unwrap();
+    assert!(size_of::<Listed>() <= 48, "a full list takes less than ten megabytes");
     let one_more = lines_only(&[&format!("{} x", oid(1))]);
     assert_eq!(reader.push(&one_more), Err(Refusal::ManyRefs { max: REFS_MAX }));
 
@@ -159,7 +160,7 @@ fn refs_of_version_2_are_read_with_what_tags_are_of() {
     ]);
     let refs = refs_of(&answer).unwrap();
     assert_eq!(refs.len(), 2);
-    assert_eq!((&*refs[1].label, refs[1].oid, refs[1].peeled), ("refs/tags/v1", two, Some(one)));
+    assert_eq!(refs[1], Listed { kind: RefKind::Tag, oid: two, peeled: Some(one) });
     assert_eq!(refs_of(b"0000"), Ok(Vec::new()));
     assert_eq!(refs_of(b"00"), Err(Refusal::Truncated));
     assert_eq!(refs_of(&lines(&["ERR busy"])), Err(Refusal::Said("busy".into())));

@@ -68,6 +68,11 @@ pub(super) async fn reacts(house: &House, request: &Request) -> Reaction {
             let honest = git::answer(house, &dir, protocol, &request.body).await;
             match request.what() {
                 What::LsRefs => Body::Whole(with_lies(honest, &manner)),
+                _ if manner == Manner::Smuggles => {
+                    let pack = git::pack_with_unrelated(house, &dir, &request.oids("want")).await;
+                    let lead = line(if protocol == "version=2" { "packfile" } else { "NAK" });
+                    Body::Whole([lead, band(1, &pack), b"0000".to_vec()].concat())
+                }
                 _ => fetched(house, &manner, request, honest).await,
             }
         }

@@ -2,6 +2,7 @@
 
 use super::house::House;
 use super::packets::line;
+use grasp_core::Oid;
 use std::io;
 use std::path::Path;
 use std::process::Stdio;
@@ -46,11 +47,17 @@ pub(super) async fn tips(house: &House, dir: &Path) -> Vec<String> {
 pub(super) async fn unrelated_pack(house: &House) -> Vec<u8> {
     let dir = house.home.path().join("unrelated.git");
     makes(house, &dir).await;
-    let blob = says(house, &dir, &["hash-object", "-w", "--stdin"], b"unrelated").await;
+    pack_with_unrelated(house, &dir, &[]).await
+}
+
+/// A pack of these objects, and of something that has nothing to do with them.
+pub(super) async fn pack_with_unrelated(house: &House, dir: &Path, oids: &[Oid]) -> Vec<u8> {
+    let blob = says(house, dir, &["hash-object", "-w", "--stdin"], b"unrelated").await;
     let listing = format!("100644 blob {blob}\tfile\n");
-    let tree = says(house, &dir, &["mktree"], listing.as_bytes()).await;
-    let commit = says(house, &dir, &["commit-tree", "-m", "unrelated", &tree], b"").await;
-    runs(house, &dir, &["pack-objects", "--revs", "--stdout", "-q"], commit.as_bytes()).await
+    let tree = says(house, dir, &["mktree"], listing.as_bytes()).await;
+    let commit = says(house, dir, &["commit-tree", "-m", "unrelated", &tree], b"").await;
+    let wanted = oids.iter().map(|oid| oid.to_hex()).chain([commit]).collect::<Vec<_>>().join("\n");
+    runs(house, dir, &["pack-objects", "--revs", "--stdout", "-q"], wanted.as_bytes()).await
 }
 
 /// An empty bare repository, if there is none yet.

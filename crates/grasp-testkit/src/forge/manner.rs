@@ -35,6 +35,8 @@ pub enum Manner {
     GzipBomb,
     /// A fetch is answered by a good pack of something else.
     Unrelated,
+    /// A fetch is answered by what was asked for, and something else in the same pack.
+    Smuggles,
     /// A fetch is answered by a pack in which one bit is wrong.
     CorruptPack,
     /// The body of a fetch ends after so many bytes as if that were all.

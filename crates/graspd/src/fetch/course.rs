@@ -2,45 +2,11 @@
 //! are asked for by id at once; only a server that lacks several, or does not understand, is asked
 //! what it has. Pure: it hears what came of each question. Invariant: it always comes to an end.
 
+use super::halves::Halves;
+use super::words::{Heard, Question, Speaks};
 use grasp_core::Oid;
-use grasp_git::fetch::{Advert, Listed, V0Caps};
+use grasp_git::fetch::{Advert, Listed, RefKind};
 use std::collections::BTreeSet;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Question {
-    /// These objects and all behind them.
-    Objects(BTreeSet<Oid>),
-    /// Its refs, in version 2.
-    Refs,
-    /// What it speaks and, in version 0, its refs.
-    Advert,
-    /// All behind its branches and tags, to look for ours in it. `sure` if it is known to give away
-    /// nothing else; otherwise it most likely has none of ours, and little may be spent on it.
-    Everything { tips: BTreeSet<Oid>, sure: bool },
-}
-
-/// What came of the last question. Words are for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Heard {
-    /// A good pack; of all we want, these are here now.
-    Pack(BTreeSet<Oid>),
-    /// It lacks this one, or does not give it away, and sent nothing.
-    Lacks(Oid),
-    /// It refused in other words.
-    Refuses(String),
-    /// An answer, but not to this question: perhaps it does not know version 2.
-    Unclear(String),
-    Refs(Vec<Listed>),
-    Advert(Advert),
-}
-
-/// How the server wants to be asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Speaks {
-    /// What nearly all do, until something else is known.
-    V2,
-    V0(V0Caps),
-}
 
 #[derive(Debug)]
 pub(super) struct Course {
@@ -57,6 +23,13 @@ pub(super) struct Course {
     absent: BTreeSet<Oid>,
     /// Of those, what it refused since we began.
     refused: BTreeSet<Oid>,
+    /// What it has and we may not take, since somebody asked.
+    spurned: BTreeSet<Oid>,
+    halves: Halves,
+    /// What was asked for last is one of those.
+    is_half: bool,
+    /// Some of them were not asked for.
+    left_some: bool,
     found_some: bool,
     /// If it refuses everything, all it has may be searched.
     may_search: bool,
@@ -87,6 +60,8 @@ struct Tips {
     branches_and_tags: BTreeSet<Oid>,
 }
 
+/// What may be spent on finding what cannot be taken, in all parts together.
+const HALVES_MAX: usize = 16;
 /// After so many refusals it is cheaper to ask what there is.
 const DROPS_MAX: usize = 3;
 /// How many objects that are not listed are asked for all the same.
@@ -106,6 +81,10 @@ impl Course {
             asked: BTreeSet::new(),
             absent: BTreeSet::new(),
             refused: BTreeSet::new(),
+            spurned: BTreeSet::new(),
+            halves: Halves::new(HALVES_MAX),
+            is_half: false,
+            left_some: false,
             found_some: false,
             may_search: false,
             drops: 0,
@@ -118,6 +97,9 @@ impl Course {
     pub(super) fn begin(&mut self, wants: &BTreeSet<Oid>, may_search: bool) {
         self.open = wants.difference(&self.absent).copied().collect();
         self.refused.clear();
+        self.halves.clear();
+        self.is_half = false;
+        self.left_some = false;
         self.found_some = false;
         self.may_search = may_search;
         self.drops = 0;
@@ -139,6 +121,22 @@ impl Course {
         &self.absent
     }
 
+    /// It has these, and they may not be taken from it.
+    pub(super) fn spurn(&mut self, oids: &BTreeSet<Oid>) {
+        self.leave(oids);
+        self.spurned.extend(oids);
+    }
+
+    /// What was spurned since the last time.
+    pub(super) fn take_spurned(&mut self) -> BTreeSet<Oid> {
+        std::mem::take(&mut self.spurned)
+    }
+
+    /// Too much may not be taken to find out here and now what.
+    pub(super) fn left_some(&self) -> bool {
+        self.left_some
+    }
+
     /// Only because everything was refused.
     pub(super) fn is_searching(&self) -> bool {
         self.stage == Stage::Search
@@ -154,6 +152,11 @@ impl Course {
     }
 
     fn next(&mut self) -> Option<Question> {
+        let half = self.halves.next();
+        self.is_half = half.is_some();
+        if let Some(half) = half {
+            return Some(self.ask(half));
+        }
         if self.stage == Stage::Tips {
             let listed = self.listed();
             if !listed.is_empty() {
@@ -224,12 +227,13 @@ impl Course {
             }
             // It was worth a try.
             (Stage::Search, _) => self.may_search = false,
+            (stage, Heard::Unfit(_)) => self.unfit(stage),
             (stage, Heard::Lacks(oid)) if self.asked.contains(&oid) => self.lacks(stage, oid)?,
-            (Stage::Guess, Heard::Lacks(_) | Heard::Refuses(_)) => {
+            (Stage::Guess, Heard::Lacks(_) | Heard::Refuses(_)) if !self.is_half => {
                 self.only_tips = true;
                 self.stage = Stage::Advert;
             }
-            (Stage::Guess, Heard::Unclear(_)) => self.stage = Stage::Advert,
+            (Stage::Guess, Heard::Unclear(_)) if !self.is_half => self.stage = Stage::Advert,
             (Stage::Advert, Heard::Advert(Advert::V2)) => {
                 self.speaks = Speaks::V2;
                 self.stage = Stage::Refs;
@@ -254,6 +258,28 @@ impl Course {
         self.found_some |= !here.is_empty();
         let missing: Vec<Oid> = self.asked.intersection(&self.open).copied().collect();
         missing.into_iter().for_each(|oid| self.drop(oid));
+        self.has_answered(stage);
+    }
+
+    /// One object alone is to blame; of several nobody knows which.
+    fn unfit(&mut self, stage: Stage) {
+        match self.asked.len() {
+            0 => self.spurn(&self.open.clone()),
+            1 => self.spurn(&self.asked.clone()),
+            _ => self.halves.split(&self.asked),
+        }
+        self.has_answered(stage);
+    }
+
+    /// What comes next, once all of a question is answered.
+    fn has_answered(&mut self, stage: Stage) {
+        self.halves.keep(&self.open);
+        let unasked = self.halves.give_up();
+        self.left_some |= !unasked.is_empty();
+        self.leave(&unasked);
+        if !self.halves.is_empty() {
+            return;
+        }
         match stage {
             Stage::Tips => self.stage = Stage::Rest,
             Stage::Rest if self.only_tips => self.give_up(),
@@ -264,6 +290,12 @@ impl Course {
 
     fn lacks(&mut self, stage: Stage, oid: Oid) -> Result<(), String> {
         self.drop(oid);
+        if self.is_half {
+            self.asked.remove(&oid);
+            self.halves.put_back(self.asked.clone());
+            self.has_answered(stage);
+            return Ok(());
+        }
         self.drops += 1;
         match stage {
             Stage::Rest => self.probes_left = self.probes_left.saturating_sub(1),
@@ -283,6 +315,11 @@ impl Course {
         self.refused.insert(oid);
     }
 
+    fn leave(&mut self, oids: &BTreeSet<Oid>) {
+        self.open.retain(|oid| !oids.contains(oid));
+        self.refused.retain(|oid| !oids.contains(oid));
+    }
+
     fn give_up(&mut self) {
         self.absent.append(&mut self.open);
         self.stage = Stage::Over;
@@ -293,7 +330,7 @@ impl Course {
         for it in refs {
             tips.listed.insert(it.oid);
             tips.listed.extend(it.peeled);
-            if it.label.starts_with("refs/heads/") || it.label.starts_with("refs/tags/") {
+            if it.kind != RefKind::Other {
                 tips.branches_and_tags.insert(it.oid);
             }
         }

@@ -1,12 +1,14 @@
 //! A pack on its way from somebody's server into quarantine, like a push. Nothing of it counts before
-//! all of it is here and checked; what fails leaves nothing behind.
+//! all of it is here and checked; what fails leaves nothing behind, and what nobody asked for stays
+//! out.
 
-use super::course::Heard;
+use super::refusal::{Unusable, judge};
 use super::talk::{Arriving, Stop, Talk, heard};
+use super::words::Heard;
 use super::{Desk, Fetcher, Part};
 use grasp_core::Oid;
 use grasp_git::fetch::{Refusal, Step};
-use grasp_git::{Objects, PackLimits, PackRefused, Quarantine, ReceiveError, copy};
+use grasp_git::{ObjectKind, Objects, PackLimits, Quarantine, copy, reachable_count};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
@@ -18,14 +20,21 @@ use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 pub(super) struct Parcel {
     pub(super) quarantine: Quarantine,
     pub(super) found: BTreeSet<Oid>,
-    /// Nothing at all was sent.
-    pub(super) is_empty: bool,
+    /// Wanted as commits, and something else.
+    pub(super) misfits: BTreeSet<Oid>,
+    /// How many were sent.
+    pub(super) objects: u32,
 }
+
+/// What came of asking for objects: a pack in quarantine, or something else.
+pub(super) type Got = Result<Result<Parcel, Heard>, Stop>;
 
 /// Between the network and git.
 const PIPE_BYTES: usize = 256 << 10;
 /// A healthy fetch may take as long as it needs; its own silence ends it, not this.
 const DEADLINE: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How often somebody looks whether the disk is nearly full.
+const BYTES_PER_LOOK: usize = 16 << 20;
 
 impl Fetcher {
     /// Takes the pack in, unless the server says before it begins that there is none.
@@ -35,7 +44,7 @@ impl Fetcher {
         mut from: Arriving,
         part: &Part,
         wants: &BTreeSet<Oid>,
-    ) -> Result<Result<Parcel, Heard>, Stop> {
+    ) -> Got {
         let quarantine = self.quarantine(part).await?;
         let left_bytes = talk.left_bytes();
         let limits = PackLimits {
@@ -50,7 +59,7 @@ impl Fetcher {
             drop(pack);
             read
         };
-        let (told, received) = tokio::join!(pump(talk, &mut from, to), reading);
+        let (told, received) = tokio::join!(self.pump(talk, &mut from, to), reading);
         match told {
             Err(Ended::Stop(stop)) => return Err(stop),
             Err(Ended::Refused(refusal)) if from.answer().pack_bytes() == 0 => {
@@ -60,24 +69,73 @@ impl Fetcher {
             // Why they do not read any more, they say themselves.
             Ok(()) | Err(Ended::Unread) => {}
         }
-        let received = received.map_err(|error| stop(&error, &limits, left_bytes))?;
-        let found = look(quarantine.path(), wants).await?;
-        Ok(Ok(Parcel { quarantine, found, is_empty: received.objects == 0 }))
+        let received = match received {
+            Ok(received) => received,
+            Err(error) => return unusable(judge(&error, &limits, left_bytes)),
+        };
+        let seen = look(quarantine.path(), wants, &part.commits).await?;
+        let Seen { fits: found, misfits } = seen;
+        Ok(Ok(Parcel { quarantine, found, misfits, objects: received.objects }))
+    }
+
+    /// The pack out of the answer, to its very end: also behind the pack a server may say that it
+    /// failed.
+    async fn pump<D: Desk>(
+        &self,
+        talk: &mut Talk<'_, D>,
+        from: &mut Arriving,
+        mut to: DuplexStream,
+    ) -> Result<(), Ended> {
+        let mut unlooked_bytes = 0;
+        while let Some(piece) = talk.next(from).await.map_err(Ended::Stop)? {
+            unlooked_bytes += piece.len();
+            if unlooked_bytes >= BYTES_PER_LOOK {
+                unlooked_bytes = 0;
+                self.has_room().map_err(Ended::Stop)?;
+            }
+            let mut rest: &[u8] = &piece;
+            while let Step::Pack { bytes, rest: behind } =
+                from.answer().push(rest).map_err(Ended::Refused)?
+            {
+                to.write_all(bytes).await.map_err(|_| Ended::Unread)?;
+                rest = behind;
+            }
+        }
+        from.answer().finish().map_err(Ended::Refused)
+    }
+
+    /// The parcel as it is, if nobody put anything else into it.
+    pub(super) async fn unmixed(&self, parcel: Parcel, part: &Part) -> Got {
+        let haves = self.haves_here(&parcel, part).await?;
+        let counted = reachable_count(&self.git, &parcel.quarantine, &parcel.found, &haves).await;
+        let count = counted.map_err(|error| {
+            tracing::warn!(repo = %part.to, %error, "cannot look through what was fetched");
+            Stop::Failed(UNREADABLE.to_owned())
+        })?;
+        match count < u64::from(parcel.objects) {
+            true => self.select(parcel, part).await,
+            false => Ok(Ok(parcel)),
+        }
     }
 
     /// Only what is wanted of a pack that may hold much else.
-    pub(super) async fn select(&self, all: Parcel, part: &Part) -> Result<Parcel, Stop> {
+    pub(super) async fn select(&self, all: Parcel, part: &Part) -> Got {
         let quarantine = self.quarantine(part).await?;
-        let haves = match part.whole {
-            true => BTreeSet::new(),
-            false => look(all.quarantine.path(), &part.haves.iter().copied().collect()).await?,
-        };
+        let haves = self.haves_here(&all, part).await?;
         let limits = PackLimits { deadline: DEADLINE, ..part.limits.clone() };
         let copied =
             copy(&self.git, all.quarantine.path(), &quarantine, &all.found, &haves, &limits).await;
-        copied.map_err(|error| stop(&error, &limits, u64::MAX))?;
-        let found = look(quarantine.path(), &all.found).await?;
-        Ok(Parcel { quarantine, found, is_empty: false })
+        let objects = match copied {
+            Ok(received) => received.objects,
+            Err(error) => return unusable(judge(&error, &limits, u64::MAX)),
+        };
+        let found = look(quarantine.path(), &all.found, &part.commits).await?.fits;
+        Ok(Ok(Parcel { quarantine, found, misfits: all.misfits, objects }))
+    }
+
+    async fn haves_here(&self, parcel: &Parcel, part: &Part) -> Result<BTreeSet<Oid>, Stop> {
+        let haves = part.haves_to_tell().iter().copied().collect();
+        Ok(look(parcel.quarantine.path(), &haves, &BTreeSet::new()).await?.fits)
     }
 
     /// Behind objects that are here there is nothing new.
@@ -86,7 +144,7 @@ impl Fetcher {
         if part.whole || !dir.is_dir() {
             return Ok(false);
         }
-        Ok(look(&dir, tips).await?.len() == tips.len())
+        Ok(look(&dir, tips, &BTreeSet::new()).await?.fits.len() == tips.len())
     }
 
     async fn quarantine(&self, part: &Part) -> Result<Quarantine, Stop> {
@@ -110,72 +168,41 @@ enum Ended {
     Unread,
 }
 
-/// The pack out of the answer, to its very end: also behind the pack a server may say that it failed.
-async fn pump<D: Desk>(
-    talk: &mut Talk<'_, D>,
-    from: &mut Arriving,
-    mut to: DuplexStream,
-) -> Result<(), Ended> {
-    while let Some(piece) = talk.next(from).await.map_err(Ended::Stop)? {
-        let mut rest: &[u8] = &piece;
-        while let Step::Pack { bytes, rest: behind } =
-            from.answer().push(rest).map_err(Ended::Refused)?
-        {
-            to.write_all(bytes).await.map_err(|_| Ended::Unread)?;
-            rest = behind;
-        }
+fn unusable(why: Unusable) -> Got {
+    match why {
+        Unusable::Unfit(why) => Ok(Err(Heard::Unfit(why))),
+        Unusable::Stop(stop) => Err(stop),
     }
-    from.answer().finish().map_err(Ended::Refused)
 }
 
-async fn look(dir: &Path, wants: &BTreeSet<Oid>) -> Result<BTreeSet<Oid>, Stop> {
-    let (dir, wants) = (dir.to_owned(), wants.clone());
+const UNREADABLE: &str = "this server could not read what it has";
+
+#[derive(Debug, Default)]
+struct Seen {
+    fits: BTreeSet<Oid>,
+    misfits: BTreeSet<Oid>,
+}
+
+async fn look(dir: &Path, wants: &BTreeSet<Oid>, commits: &BTreeSet<Oid>) -> Result<Seen, Stop> {
+    let (dir, commits, wants) = (dir.to_owned(), wants & commits, wants.clone());
     let look = move || {
-        let objects = Objects::open(&dir)?;
-        Ok(wants.into_iter().filter(|oid| objects.contains(oid)).collect())
+        let objects = Objects::open(&dir).map_err(io::Error::other)?;
+        let mut seen = Seen::default();
+        for oid in wants {
+            match (commits.contains(&oid), objects.contains(&oid)) {
+                (_, false) => false,
+                (false, true) => seen.fits.insert(oid),
+                (true, true) if objects.kind(&oid) == Some(ObjectKind::Commit) => {
+                    seen.fits.insert(oid)
+                }
+                (true, true) => seen.misfits.insert(oid),
+            };
+        }
+        Ok(seen)
     };
     let looked = tokio::task::spawn_blocking(look).await;
-    looked.map_err(io::Error::other).and_then(|looked| looked.map_err(unreadable)).map_err(
-        |error| {
-            tracing::warn!(%error, "cannot look for what was fetched");
-            Stop::Failed("this server could not read what it has".to_owned())
-        },
-    )
-}
-
-fn unreadable(error: grasp_git::ObjectsError) -> io::Error {
-    io::Error::other(error)
-}
-
-/// In words about the server that sent it. What is our own fault is in the log as well.
-fn stop(error: &ReceiveError, limits: &PackLimits, left_bytes: u64) -> Stop {
-    use PackRefused::{Bytes, Deltas, Inflates, Object, Objects, Truncated};
-    let why = match error {
-        ReceiveError::Refused(Bytes { .. }) if limits.bytes_max == left_bytes => {
-            return Stop::TooLarge;
-        }
-        ReceiveError::Refused(Bytes { max }) => format!("its pack is larger than {max} bytes"),
-        ReceiveError::Refused(Objects { max, .. }) => {
-            format!("its pack has more than {max} objects")
-        }
-        ReceiveError::Refused(Object { max, .. }) => {
-            format!("its pack has an object of more than {max} bytes")
-        }
-        ReceiveError::Refused(Inflates { .. } | Deltas { .. }) | ReceiveError::Costly(_) => {
-            "its pack takes too much to unpack".to_owned()
-        }
-        ReceiveError::Refused(Truncated { .. }) => "its pack ends too early".to_owned(),
-        ReceiveError::Incomplete(_) => "its pack lacks objects that it refers to".to_owned(),
-        ReceiveError::Submodule(_) => "its pack has submodules that may do harm".to_owned(),
-        ReceiveError::Refused(_) | ReceiveError::Invalid(_) | ReceiveError::GitLeft => {
-            "its pack is damaged".to_owned()
-        }
-        ReceiveError::Late { .. } => "its pack took too long".to_owned(),
-        ReceiveError::DiskFull => "the disk of this server is full".to_owned(),
-        ReceiveError::Upload(_) | ReceiveError::Git(_) | ReceiveError::Io(_) => {
-            tracing::warn!(%error, "a fetched pack could not be stored");
-            "this server could not store it".to_owned()
-        }
-    };
-    Stop::Failed(why)
+    looked.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(|error| {
+        tracing::warn!(%error, "cannot look for what was fetched");
+        Stop::Failed(UNREADABLE.to_owned())
+    })
 }

@@ -3,22 +3,26 @@
 //! Invariant: nothing of a fetch that failed or was dropped stays on the disk.
 
 mod course;
+mod halves;
 mod intake;
 mod memory;
+mod questions;
+mod refusal;
 mod talk;
+mod words;
 
 use crate::host::free_bytes;
 use crate::outbound::{Caller, Rule};
-use course::{Course, Heard, Question, Speaks};
+use course::Course;
 use grasp_core::{CloneUrl, Oid, RepoId};
 use grasp_engine::hunt::{JobEnd, Outcome};
 use grasp_git::{Git, Layout, PackLimits, Quarantine};
-use intake::Parcel;
-use memory::{Memory, Search};
+use memory::{Memory, Offer};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use talk::{Stop, Talk};
+use talk::{Stop, Talk, named};
+use tokio::time::Instant;
 
 /// What to get, and from where.
 #[derive(Debug, Clone)]
@@ -38,11 +42,27 @@ pub struct Task {
 pub struct Part {
     pub to: RepoId,
     pub wants: BTreeSet<Oid>,
+    /// Those of them that must be commits.
+    pub commits: BTreeSet<Oid>,
     pub limits: PackLimits,
-    /// What the repository has and need not be sent, with all behind it.
+    /// What the repository has and need not be sent, with all behind it. The first `HAVES_MAX` are
+    /// told.
     pub haves: Vec<Oid>,
     /// The repository is damaged: get everything, and build on nothing that is there.
     pub whole: bool,
+}
+
+/// How many things that are here a server is told of.
+pub const HAVES_MAX: usize = 256;
+
+impl Part {
+    /// A damaged repository has nothing that could be relied upon.
+    fn haves_to_tell(&self) -> &[Oid] {
+        match self.whole {
+            true => &[],
+            false => self.haves.get(..HAVES_MAX).unwrap_or(&self.haves),
+        }
+    }
 }
 
 /// Whoever a fetch is for.
@@ -94,6 +114,7 @@ pub struct Fetcher {
     git: Git,
     settings: FetchSettings,
     memory: Arc<Mutex<Memory>>,
+    free_bytes: fn(&Layout) -> Option<u64>,
 }
 
 /// What became of the parts so far.
@@ -101,12 +122,21 @@ pub struct Fetcher {
 struct Tally {
     found: BTreeSet<Oid>,
     absent: BTreeSet<Oid>,
+    /// What may not be taken from this server.
+    spurned: BTreeSet<Oid>,
+    /// Why, for the last of it.
+    unfit: Option<String>,
 }
 
 impl Fetcher {
     pub fn new(caller: Caller, layout: Layout, git: Git, settings: FetchSettings) -> Self {
         let memory = Arc::new(Mutex::new(Memory::new(settings.remembered_max)));
-        Self { caller, layout, git, settings, memory }
+        Self { caller, layout, git, settings, memory, free_bytes }
+    }
+
+    /// Asks this how much is left on the disk.
+    pub fn measuring(self, free_bytes: fn(&Layout) -> Option<u64>) -> Self {
+        Self { free_bytes, ..self }
     }
 
     /// Runs to its end, which it always tells. May be dropped at any time.
@@ -115,11 +145,17 @@ impl Fetcher {
         let mut tally = Tally::default();
         let ended = self.parts(task, &mut talk, &mut tally).await;
         let bytes = talk.untold_bytes();
-        let outcome = match ended {
-            Ok(()) => Outcome::Answered,
-            Err(stop) => stop.outcome(&task.url),
+        let Tally { found, mut absent, spurned, unfit } = tally;
+        let outcome = match (ended, unfit) {
+            (Ok(()), None) => Outcome::Answered,
+            (Ok(()), Some(why)) => Outcome::Unacceptable(named(&task.url, &why)),
+            (Err(stop), _) => stop.outcome(&task.url),
         };
-        let Tally { found, mut absent } = tally;
+        // What is neither here nor absent counts as refused, also where nobody came to ask for it.
+        if matches!(outcome, Outcome::Lacks(_) | Outcome::Unacceptable(_)) {
+            let wants = task.parts.iter().flat_map(|part| &part.wants);
+            absent.extend(wants.filter(|oid| !spurned.contains(oid)));
+        }
         absent.retain(|oid| !found.contains(oid));
         JobEnd { outcome, found, absent, bytes }
     }
@@ -133,11 +169,12 @@ impl Fetcher {
         let old = self.memory.lock().is_old(&task.url.domain());
         let mut course = Course::new(old, task.turn, self.settings.tips_max);
         for part in &task.parts {
-            if free_bytes(&self.layout).is_some_and(|free| free < self.settings.free_bytes_min) {
-                let why = "the disk of this server is nearly full, so nothing is fetched";
-                return Err(Stop::Failed(why.to_owned()));
+            let wants = self.worth_asking(task, part, tally);
+            if wants.is_empty() {
+                continue;
             }
-            course.begin(&part.wants, self.may_search(task, part));
+            self.has_room()?;
+            course.begin(&wants, self.may_search(task, part));
             let ended = self.part(task, part, &mut course, talk, tally).await;
             tally.absent.extend(course.absent());
             ended?;
@@ -145,159 +182,38 @@ impl Fetcher {
         Ok(())
     }
 
-    async fn part<D: Desk>(
-        &self,
-        task: &Task,
-        part: &Part,
-        course: &mut Course,
-        talk: &mut Talk<'_, D>,
-        tally: &mut Tally,
-    ) -> Result<(), Stop> {
-        while let Some(question) = course.poll_question() {
-            tracing::debug!(url = %task.url, repo = %part.to, ?question, "asks");
-            if course.is_searching() {
-                self.memory.lock().searched_in_vain(unsure(task, part));
-            }
-            let heard = match question {
-                Question::Advert => talk.advert().await?,
-                Question::Refs => talk.refs().await?,
-                Question::Objects(wants) => match self.objects(part, course, talk, &wants).await? {
-                    Err(heard) => heard,
-                    Ok(parcel) => deliver(part, parcel, talk, tally).await,
-                },
-                Question::Everything { tips, sure } => {
-                    let search = Search::new(&task.url, &tips, &part.wants);
-                    let found = match sure {
-                        true => self.everything(search, part, course, talk, &tips).await?,
-                        false => self.search(part, course, talk, &tips).await?,
-                    };
-                    match found {
-                        Err(heard) => heard,
-                        Ok(parcel) => deliver(part, parcel, talk, tally).await,
-                    }
-                }
-            };
-            if let Heard::Advert(_) = heard {
-                self.learn(task, course, heard)?;
-            } else {
-                course.handle(heard).map_err(Stop::Failed)?;
-            }
+    fn has_room(&self) -> Result<(), Stop> {
+        let free = (self.free_bytes)(&self.layout);
+        if free.is_some_and(|free| free < self.settings.free_bytes_min) {
+            let why = "the disk of this server is nearly full, so nothing is fetched";
+            return Err(Stop::Failed(why.to_owned()));
         }
         Ok(())
     }
 
-    /// Mirrors lag behind: that one lacks everything is no news the second time.
-    fn may_search(&self, task: &Task, part: &Part) -> bool {
-        self.settings.search_bytes_max > 0 && !self.memory.lock().searched(unsure(task, part))
+    /// What may be taken, as far as is known.
+    fn worth_asking(&self, task: &Task, part: &Part, tally: &mut Tally) -> BTreeSet<Oid> {
+        let (memory, now) = (self.memory.lock(), Instant::now());
+        let mut wants = part.wants.clone();
+        wants.retain(|oid| match memory.spurned(Offer::new(&task.url, part, oid), now) {
+            Some(why) => {
+                tally.spurned.insert(*oid);
+                tally.unfit = Some(why.to_owned());
+                false
+            }
+            None => true,
+        });
+        wants
     }
 
-    fn learn(&self, task: &Task, course: &mut Course, heard: Heard) -> Result<(), Stop> {
-        course.handle(heard).map_err(Stop::Failed)?;
-        self.memory.lock().speaks(&task.url.domain(), course.speaks == Speaks::V2);
-        Ok(())
-    }
-
-    async fn objects<D: Desk>(
-        &self,
-        part: &Part,
-        course: &Course,
-        talk: &mut Talk<'_, D>,
-        wants: &BTreeSet<Oid>,
-    ) -> Result<Result<Parcel, Heard>, Stop> {
-        let arriving = match talk.objects(wants, haves(part), course.speaks).await? {
-            Ok(arriving) => arriving,
-            Err(heard) => return Ok(Err(heard)),
-        };
-        let parcel = match self.receive(talk, arriving, part, &course.sought()).await? {
-            Ok(parcel) => parcel,
-            Err(heard) => return Ok(Err(heard)),
-        };
-        if parcel.found.is_disjoint(wants) && !parcel.is_empty {
-            return Err(Stop::Failed("it sent other objects than those asked for".to_owned()));
+    /// What came of these may not be taken, and they are not asked for again for a while.
+    fn spurn(&self, task: &Task, part: &Part, oids: &BTreeSet<Oid>, why: &str, tally: &mut Tally) {
+        let (mut memory, now) = (self.memory.lock(), Instant::now());
+        for oid in oids {
+            tracing::debug!(url = %task.url, repo = %part.to, %oid, why, "is left alone");
+            memory.spurn(Offer::new(&task.url, part, oid), why, now);
         }
-        Ok(Ok(parcel))
+        tally.spurned.extend(oids);
+        tally.unfit = Some(why.to_owned());
     }
-
-    /// With a server that may only be behind: a little is spent on it, and its failure is none.
-    async fn search<D: Desk>(
-        &self,
-        part: &Part,
-        course: &Course,
-        talk: &mut Talk<'_, D>,
-        tips: &BTreeSet<Oid>,
-    ) -> Result<Result<Parcel, Heard>, Stop> {
-        let kept = talk.narrow(self.settings.search_bytes_max);
-        let found = self.branches(part, course, talk, tips).await;
-        talk.widen(kept);
-        match found {
-            Err(Stop::TooLarge) if kept > 0 => Ok(Err(nothing())),
-            found => found,
-        }
-    }
-
-    async fn everything<D: Desk>(
-        &self,
-        search: Search,
-        part: &Part,
-        course: &Course,
-        talk: &mut Talk<'_, D>,
-        tips: &BTreeSet<Oid>,
-    ) -> Result<Result<Parcel, Heard>, Stop> {
-        if self.memory.lock().searched(search) {
-            return Ok(Err(nothing()));
-        }
-        let found = self.branches(part, course, talk, tips).await?;
-        if found.as_ref().is_err_and(|heard| *heard == nothing()) {
-            self.memory.lock().searched_in_vain(search);
-        }
-        Ok(found)
-    }
-
-    /// All branches into a quarantine of their own, and what is wanted of it into another.
-    async fn branches<D: Desk>(
-        &self,
-        part: &Part,
-        course: &Course,
-        talk: &mut Talk<'_, D>,
-        tips: &BTreeSet<Oid>,
-    ) -> Result<Result<Parcel, Heard>, Stop> {
-        if self.has_all(part, tips).await? {
-            return Ok(Err(nothing()));
-        }
-        let arriving = match talk.objects(tips, haves(part), course.speaks).await? {
-            Ok(arriving) => arriving,
-            Err(heard) => return Ok(Err(heard)),
-        };
-        match self.receive(talk, arriving, part, &course.sought()).await? {
-            Ok(all) if all.found.is_empty() => Ok(Err(nothing())),
-            Ok(all) => Ok(Ok(self.select(all, part).await?)),
-            Err(heard) => Ok(Err(heard)),
-        }
-    }
-}
-
-fn nothing() -> Heard {
-    Heard::Pack(BTreeSet::new())
-}
-
-fn unsure(task: &Task, part: &Part) -> Search {
-    Search::new(&task.url, &BTreeSet::new(), &part.wants)
-}
-
-/// A damaged repository has nothing that could be relied upon.
-fn haves(part: &Part) -> &[Oid] {
-    if part.whole { &[] } else { &part.haves }
-}
-
-async fn deliver<D: Desk>(
-    part: &Part,
-    parcel: Parcel,
-    talk: &mut Talk<'_, D>,
-    tally: &mut Tally,
-) -> Heard {
-    let Parcel { quarantine, found, .. } = parcel;
-    if !found.is_empty() && talk.desk.brought(part, quarantine, found.clone()).await {
-        tally.found.extend(&found);
-    }
-    Heard::Pack(found)
 }

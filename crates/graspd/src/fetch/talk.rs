@@ -2,7 +2,7 @@
 //! what git puts into it; what is asked, and why, is decided in `course.rs`.
 
 use super::Desk;
-use super::course::{Heard, Speaks};
+use super::words::{Heard, Speaks};
 use crate::outbound::{Ask, CallError, Caller, Connection, Response, Rule};
 use bytes::Bytes;
 use grasp_core::{CloneUrl, Oid};
@@ -22,6 +22,8 @@ pub(super) enum Stop {
     Call(CallError),
     /// Without the host's name.
     Failed(String),
+    /// There is no such repository, or it is not for us. Without the host's name.
+    Lacks(String),
     SlowDown,
     TooLarge,
     Cancelled,
@@ -41,7 +43,8 @@ impl Stop {
             Self::Call(CallError::Crowded { until }) => Outcome::Crowded { until },
             Self::Call(CallError::SlowDown { retry_after }) => Outcome::SlowDown { retry_after },
             Self::Call(CallError::Stale(why) | CallError::Failed(why)) => Outcome::Failed(why),
-            Self::Failed(why) => Outcome::Failed(format!("{}: {why}", host(url))),
+            Self::Failed(why) => Outcome::Failed(named(url, &why)),
+            Self::Lacks(why) => Outcome::Lacks(named(url, &why)),
             Self::SlowDown => Outcome::SlowDown { retry_after: None },
             Self::TooLarge => Outcome::TooLarge,
             Self::Cancelled => Outcome::Cancelled,
@@ -49,8 +52,10 @@ impl Stop {
     }
 }
 
-fn host(url: &CloneUrl) -> String {
-    url.to_url().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default()
+/// Words about a server, with its name.
+pub(super) fn named(url: &CloneUrl, why: &str) -> String {
+    let url = url.to_url();
+    format!("{}: {why}", url.as_ref().and_then(|url| url.host_str()).unwrap_or_default())
 }
 
 pub(super) struct Talk<'a, D> {
@@ -61,6 +66,7 @@ pub(super) struct Talk<'a, D> {
     connection: Option<Connection>,
     /// The first request is permitted already.
     begun: bool,
+    answered: bool,
     left_bytes: u64,
     untold_bytes: u64,
     told: Instant,
@@ -93,6 +99,7 @@ impl<'a, D: Desk> Talk<'a, D> {
             desk,
             connection: None,
             begun: false,
+            answered: false,
             left_bytes: bytes_max,
             untold_bytes: 0,
             told: Instant::now(),
@@ -174,9 +181,14 @@ impl<'a, D: Desk> Talk<'a, D> {
             Err(Stop::Call(CallError::Stale(_))) => self.request(ask).await?,
             asked => asked?,
         };
+        let is_first = !std::mem::replace(&mut self.answered, true);
         let expected = if ask.body.is_some() { RESULT_TYPE } else { ADVERT_TYPE };
-        let fits = response.status == StatusCode::OK && is_type(response.content_type(), expected);
-        if fits { Ok(Ok(response)) } else { self.useless(response).await.map(Err) }
+        if response.status == StatusCode::OK && is_type(response.content_type(), expected) {
+            return Ok(Ok(response));
+        }
+        let is_closed = is_first && response.is_closed_to_us();
+        let why = self.useless(response).await?;
+        if is_closed { Err(Stop::Lacks(why)) } else { Ok(Err(why)) }
     }
 
     async fn request(&mut self, ask: &Ask) -> Result<Response, Stop> {

@@ -4,11 +4,12 @@
 
 use super::Ground;
 use super::look::errands;
+use super::mend::mend;
 use crate::fetch::{Desk, Part, Task};
 use crate::ingest::{Errand, Fetched, Purpose, Taken};
 use grasp_core::{CloneUrl, Oid};
 use grasp_engine::hunt::{FamilyId, HuntInput, Job, JobEnd, Outcome};
-use grasp_git::{Quarantine, damaged_packs};
+use grasp_git::Quarantine;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -137,27 +138,11 @@ impl Desk for Hand<'_> {
             return false;
         };
         let to = part.to.clone();
-        let damaged_packs = match purpose {
-            Purpose::Repair => self.damaged(part).await,
-            Purpose::State | Purpose::Proposal => Vec::new(),
-        };
-        let fetched = Fetched { to: to.clone(), purpose, quarantine, damaged_packs };
+        let fetched = Fetched { to: to.clone(), purpose, quarantine };
         let taken = self.ground.node.ingest.fetched(fetched).await;
         if taken == Taken::Mended {
-            self.ground.damaged.lock().remove(&to);
+            mend(self.ground, &to).await;
         }
         taken != Taken::No
-    }
-}
-
-impl Hand<'_> {
-    async fn damaged(&self, part: &Part) -> Vec<String> {
-        let host = &self.ground.node.host;
-        let directory = host.repos.directory(&part.to);
-        let _upkeep = host.upkeep.lock().await;
-        damaged_packs(&host.git, &directory).await.unwrap_or_else(|error| {
-            tracing::warn!(repo = %part.to, %error, "packs could not be checked");
-            Vec::new()
-        })
     }
 }

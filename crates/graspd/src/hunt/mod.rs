@@ -6,6 +6,7 @@ mod drive;
 mod feed;
 mod job;
 mod look;
+mod mend;
 mod repair;
 mod status;
 

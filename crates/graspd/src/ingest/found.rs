@@ -6,7 +6,6 @@ use super::lacks::{Needy, Purpose, Waits, needs_of};
 use super::views::standing;
 use super::wanted;
 use super::writer::Desk;
-use crate::host::Chore;
 use crate::hub::Fresh;
 use grasp_core::maintainers::Standing;
 use grasp_core::{EventId, Oid, RepoId};
@@ -20,7 +19,14 @@ pub struct Fetched {
     pub to: RepoId,
     pub purpose: Purpose,
     pub quarantine: Quarantine,
-    /// Packs that these objects replace, if they are all that is signed for.
+}
+
+/// A repository that has all it signed for again, next to packs that cannot be relied upon.
+#[derive(Debug)]
+pub struct Mended {
+    pub repo: RepoId,
+    /// What else those packs held, as far as it could be read.
+    pub saved: Vec<Quarantine>,
     pub damaged_packs: Vec<String>,
 }
 
@@ -68,9 +74,6 @@ impl Desk<'_> {
         intent.packs.push(Arriving::new(&it.to, it.quarantine.name()));
         let key = self.begin_reviving(&mut intent, &serves.revive)?;
         it.quarantine.keep();
-        if serves.mends {
-            self.replace_damaged(it);
-        }
         let carried = self.carry(&key, &intent);
         carried.complain();
         let taken = match (carried.error.is_none(), serves.mends) {
@@ -129,21 +132,20 @@ impl Desk<'_> {
         Ok(key)
     }
 
-    /// What is good comes first, then what is bad goes; a crash in between is found by the next look.
-    fn replace_damaged(&self, it: &Fetched) {
-        if it.damaged_packs.is_empty() {
-            return;
+    /// What is good comes in, then what is bad goes; a crash in between is found by the next look.
+    pub(super) fn mend(&mut self, mut it: Mended) -> Vec<Fresh> {
+        let (layout, repo) = (&self.writer.host.layout, &it.repo);
+        let mut replaced = Ok(());
+        for saved in &mut it.saved {
+            saved.keep();
+            replaced = replaced.and_then(|()| land(layout, repo, saved.name()));
         }
-        let (host, repo) = (&self.writer.host, &it.to);
-        let replaced = land(&host.layout, repo, it.quarantine.name())
-            .and_then(|()| set_packs_aside(&host.layout.repository(repo), &it.damaged_packs));
-        host.repos.forget(repo);
-        match replaced {
+        let set_aside = || set_packs_aside(&layout.repository(repo), &it.damaged_packs);
+        match replaced.and_then(|()| set_aside()) {
             Ok(()) => tracing::warn!(%repo, packs = ?it.damaged_packs, "damaged packs set aside"),
             Err(error) => tracing::error!(%repo, %error, "damaged packs could not be set aside"),
         }
-        // What else was in them and can be read is taken out of them again.
-        host.send(Chore::Salvage(repo.clone()));
+        self.look_after(&it.repo)
     }
 
     /// Events that lack nothing: served now, also if they had given up waiting.

@@ -1,7 +1,7 @@
 //! From a socket to the writer: events of one sender keep their order, signatures are checked off
 //! the network threads, and what waits is bounded in bytes, so a fast sender waits instead.
 
-use super::found::{Fetched, Taken};
+use super::found::{Fetched, Mended, Taken};
 use super::gather::known;
 use super::land::{Copied, Delivery, Outcome};
 use crate::threads::essential;
@@ -55,6 +55,8 @@ pub(super) enum Work {
     Land(Box<Delivery>, oneshot::Sender<Outcome>),
     /// Objects that another server had.
     Fetched(Box<Fetched>, oneshot::Sender<Taken>),
+    /// Damaged packs may go.
+    Mend(Mended),
     /// Events that lack nothing any more.
     Complete(Vec<EventId>),
     /// Objects copied from another repository here.
@@ -101,6 +103,7 @@ impl std::fmt::Debug for Work {
             Work::Sweep => "Sweep",
             Work::Land(..) => "Land",
             Work::Fetched(..) => "Fetched",
+            Work::Mend(_) => "Mend",
             Work::Complete(_) => "Complete",
             Work::Copied(_) => "Copied",
             Work::NotCopied { .. } => "NotCopied",
@@ -171,6 +174,10 @@ impl Ingest {
         let (done, served) = oneshot::channel();
         let _ = self.writer.send(Work::Fetched(Box::new(fetched), done)).await;
         served.await.unwrap_or(Taken::No)
+    }
+
+    pub async fn mend(&self, mended: Mended) {
+        let _ = self.writer.send(Work::Mend(mended)).await;
     }
 
     /// All these lack is here.

@@ -32,7 +32,7 @@ mod writer;
 
 pub use admit::{Admission, Bounds};
 pub use blacklist::withdraw_blacklisted;
-pub use found::{Fetched, Taken};
+pub use found::{Fetched, Mended, Taken};
 pub use import::import;
 pub use inventory::{inventory, unknown};
 pub use lacks::{

@@ -153,6 +153,7 @@ impl Desk<'_> {
                 self.writer.host.send(Chore::Tidy(repo));
                 News { fresh, reply: Some(Reply::Fetch(done, taken)) }
             }
+            Work::Mend(mended) => News { fresh: self.mend(mended), reply: None },
             Work::Complete(ids) => News { fresh: self.complete(&ids), reply: None },
             Work::Copied(copied) => News { fresh: self.copied(copied), reply: None },
             Work::Jot(mut jotting) => {

@@ -12,6 +12,19 @@ pub fn is_global(ip: IpAddr) -> bool {
     }
 }
 
+/// What stands for this address where addresses are counted. Whoever has one of IPv6 has at least all
+/// that share its first half.
+pub fn counted_as(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) => ip.into(),
+        IpAddr::V6(ip) if MAPPED.contains(&ip) || NAT64.contains(&ip) => last_four_bytes(ip).into(),
+        IpAddr::V6(ip) => {
+            let [a, b, c, d, ..] = ip.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+    }
+}
+
 fn is_global_v4(ip: Ipv4Addr) -> bool {
     !NOT_GLOBAL_V4.iter().any(|net| net.contains(&ip))
 }
@@ -196,6 +209,20 @@ mod tests {
         }
         for closed in [0, 1, 22, 25, 53, 81, 465, 587, 993, 1023, 3306, 5432, 6379, 6667, 11211] {
             assert!(!is_open_port(closed), "{closed}");
+        }
+    }
+
+    #[test]
+    fn s35_a_network_counts_as_one_and_an_address_inside_another_as_itself() {
+        for (ip, counted) in [
+            ("9.9.9.9", "9.9.9.9"),
+            ("::ffff:9.9.9.9", "9.9.9.9"),
+            ("64:ff9b::9.9.9.9", "9.9.9.9"),
+            ("2a00:1:2:3:4:5:6:7", "2a00:1:2:3::"),
+            ("2a00:1:2:3:ffff:ffff:ffff:ffff", "2a00:1:2:3::"),
+            ("2a00:1:2:4::1", "2a00:1:2:4::"),
+        ] {
+            assert_eq!(counted_as(ip.parse().unwrap()).to_string(), counted, "{ip}");
         }
     }
 }

@@ -79,6 +79,11 @@ impl Response {
         }
     }
 
+    /// No such repository, or not for us: other questions are answered alike.
+    pub fn is_closed_to_us(&self) -> bool {
+        matches!(self.status.as_u16(), 401 | 403 | 404 | 410)
+    }
+
     /// In words, why an answer with this status is of no use.
     pub fn refusal(&self) -> String {
         let status = self.status.as_u16();

@@ -1,6 +1,7 @@
-//! How many links one address may have, under however many names it goes. A place is held as long
-//! as its link lives.
+//! How many links one address may have, under however many names it goes; a network of IPv6 is one
+//! address. A place is held as long as its link lives.
 
+use crate::outbound::address::counted_as;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -27,7 +28,7 @@ impl Places {
 
     /// `None` if this address has all the links it may have.
     pub fn take(&self, ip: IpAddr) -> Option<Place> {
-        let ip = ip.to_canonical();
+        let ip = counted_as(ip);
         let mut taken = self.taken.lock();
         let count = taken.get(&ip).copied().unwrap_or(0);
         if count >= self.per_address_max {
@@ -38,7 +39,7 @@ impl Places {
     }
 
     pub fn taken(&self, ip: IpAddr) -> usize {
-        self.taken.lock().get(&ip.to_canonical()).copied().unwrap_or(0)
+        self.taken.lock().get(&counted_as(ip)).copied().unwrap_or(0)
     }
 }
 
@@ -66,6 +67,10 @@ mod tests {
         assert!(first.is_some() && second.is_some());
         assert!(places.take(plain).is_none() && places.take(mapped).is_none());
         assert!(places.take("8.8.4.4".parse().unwrap()).is_some(), "another address");
+        let [one, other] = ["2a00:1::1", "2a00:1::2"].map(|ip| ip.parse().unwrap());
+        let network = [places.take(one), places.take(other)];
+        assert!(network.iter().all(Option::is_some) && places.take(one).is_none());
+        drop(network);
         drop(first);
         assert_eq!(places.taken(plain), 1);
         assert!(places.take(mapped).is_some());

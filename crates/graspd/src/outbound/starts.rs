@@ -1,6 +1,8 @@
-//! How many requests one address gets in any minute, under however many names it goes. Pure: it is
-//! told the time. Invariant: no span of the window's length ever holds more starts than it may.
+//! How many requests one address gets in any minute, under however many names it goes; a network of
+//! IPv6 is one address. Pure: it is told the time. Invariant: no span of the window's length ever
+//! holds more starts than it may.
 
+use crate::outbound::address::counted_as;
 use grasp_core::Time;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -40,13 +42,13 @@ impl Starts {
     /// Counts one request.
     pub fn take(&mut self, ip: IpAddr, now: Time) -> Result<(), Until> {
         self.look(ip, now)?;
-        self.taken.entry(ip.to_canonical()).or_default().push_back(now);
+        self.taken.entry(counted_as(ip)).or_default().push_back(now);
         Ok(())
     }
 
     /// Would one more be fine?
     pub fn look(&mut self, ip: IpAddr, now: Time) -> Result<(), Until> {
-        let ip = ip.to_canonical();
+        let ip = counted_as(ip);
         let window = self.limits.window;
         if let Some(starts) = self.taken.get_mut(&ip) {
             forget(starts, window, now);
@@ -126,6 +128,18 @@ mod tests {
         assert_eq!(it.take(ip(2), Time(6)), Ok(()));
         assert_eq!(it.take(ip(1), Time(59_999)), Err(Until(Time(60_000))));
         assert_eq!(it.take(ip(1), Time(60_000)), Ok(()));
+    }
+
+    #[test]
+    fn s35_a_network_of_ipv6_is_one_address() {
+        let mut it = starts(2, 10);
+        let [one, two, other] =
+            ["2a00:1::1", "2a00:1::2", "2a00:1:0:1::1"].map(|ip| ip.parse().unwrap());
+        assert_eq!(it.take(one, Time(0)), Ok(()));
+        assert_eq!(it.take(two, Time(0)), Ok(()));
+        assert_eq!(it.take(one, Time(1)), Err(Until(Time(60_000))));
+        assert_eq!(it.take(two, Time(1)), Err(Until(Time(60_000))));
+        assert_eq!(it.take(other, Time(1)), Ok(()));
     }
 
     #[test]

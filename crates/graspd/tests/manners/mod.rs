@@ -1,14 +1,14 @@
 //! How a server treats others, read from what those others wrote down: who came when, for how long,
 //! and who had to wait meanwhile.
 
-use grasp_testkit::forge::{Forge, Manner};
+use grasp_testkit::forge::{Asked, Forge, Manner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// A forge finds out a little late that somebody has gone.
-const NOTICED_AFTER_MS: u64 = 250;
+const NOTICED_AFTER_MS: u64 = 150;
 /// Whoever was at no forge for this long is busy with nothing else either: it waits.
 const IDLE_AFTER_MS: u64 = 1_500;
 
@@ -61,15 +61,14 @@ impl Watched {
     /// The most requests that went on at once.
     pub(crate) fn concurrent_max(&self) -> usize {
         let log = self.forge.log();
-        let spans: Vec<(u64, u64)> = log
-            .iter()
-            .map(|asked| {
-                let ended_ms = asked.ended_ms.unwrap_or(u64::MAX).saturating_sub(NOTICED_AFTER_MS);
-                (asked.started_ms, ended_ms.max(asked.started_ms + 1))
-            })
-            .collect();
-        let at = |moment: u64| spans.iter().filter(|(from, to)| (*from..*to).contains(&moment));
-        spans.iter().map(|(from, _)| at(*from).count()).max().unwrap_or(0)
+        let over_ms = |asked: &Asked| {
+            asked.ended_ms.map_or(u64::MAX, |ended_ms| ended_ms.saturating_sub(NOTICED_AFTER_MS))
+        };
+        let counts = log.iter().enumerate().map(|(at, asked)| {
+            let earlier = log.iter().take(at);
+            1 + earlier.filter(|it| over_ms(it) > asked.started_ms).count()
+        });
+        counts.max().unwrap_or(0)
     }
 }
 
@@ -78,6 +77,8 @@ impl Watched {
 #[derive(Debug, Default)]
 pub(crate) struct SecondTries {
     pub(crate) count: usize,
+    /// Of these, before the first try of some other that was busy elsewhere.
+    pub(crate) before_a_first: usize,
     pub(crate) unfair: Vec<String>,
 }
 
@@ -95,10 +96,20 @@ pub(crate) fn second_tries(on: &[Watched], elsewhere: &[Watched]) -> SecondTries
                 continue;
             }
             found.count += 1;
-            let others = everywhere.iter().filter(|(path, _)| !had_one.contains(*path));
-            let mut waiting = others.filter(|(_, visits)| waits(visits, visit.from_ms));
+            let others = || everywhere.iter().filter(|(path, _)| !had_one.contains(*path));
+            let later = |visit: &&Visit| others().any(|(path, _)| *path == visit.path);
+            found.before_a_first += usize::from(watched.visits().iter().any(|it| later(&it)));
+            let mut waiting = others().filter(|(_, visits)| waits(visits, visit.from_ms));
             if let Some((path, _)) = waiting.next() {
                 found.unfair.push(format!("{path} waits for forge {number} while {visit:?}"));
+                for (n, w) in on.iter().chain(elsewhere).enumerate() {
+                    // DEBUG
+                    for v in w.visits() {
+                        if v.path == *path || v.path == visit.path {
+                            eprintln!("DEBUG {n} {v:?}");
+                        }
+                    }
+                }
             }
         }
     }

@@ -21,6 +21,7 @@ pub(crate) struct Place {
     pub(crate) instance: Instance,
     pub(crate) fetcher: Fetcher,
     pub(crate) git: Git,
+    caller: Caller,
     home: TempDir,
 }
 
@@ -31,7 +32,7 @@ impl Place {
 
     /// One that gives up on silence soon.
     pub(crate) async fn hasty() -> Self {
-        let silence = Silence { span: Duration::from_millis(400), ..Silence::default() };
+        let silence = Silence { span: Duration::from_secs(2), ..Silence::default() };
         let limits = CallLimits { silence, ..CallLimits::default() };
         Self::with(limits, FetchSettings::default()).await
     }
@@ -50,8 +51,16 @@ impl Place {
             u64::MAX => settings,
             _ => FetchSettings { free_bytes_min: 0, ..settings },
         };
-        let fetcher = Fetcher::new(caller, layout.clone(), git.clone(), settings);
-        Self { layout, instance, fetcher, git, home }
+        let fetcher = Fetcher::new(caller.clone(), layout.clone(), git.clone(), settings);
+        Self { layout, instance, fetcher, git, caller, home }
+    }
+
+    /// From now on this is what the disk has left, and that the least it may have.
+    pub(crate) fn measures(&mut self, free: fn(&Layout) -> Option<u64>, free_bytes_min: u64) {
+        let settings = FetchSettings { free_bytes_min, ..FetchSettings::default() };
+        let (caller, git) = (self.caller.clone(), self.git.clone());
+        let fetcher = Fetcher::new(caller, self.layout.clone(), git, settings);
+        self.fetcher = fetcher.measuring(free);
     }
 
     pub(crate) fn desk(&self) -> Counter<'_> {
@@ -96,6 +105,7 @@ pub(crate) fn part(wants: &[Oid]) -> Part {
     Part {
         to: acme(),
         wants: wants.iter().copied().collect(),
+        commits: BTreeSet::new(),
         limits: PackLimits::push(64 * MIB),
         haves: Vec::new(),
         whole: false,

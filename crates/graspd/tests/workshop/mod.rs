@@ -31,9 +31,13 @@ impl Workshop {
     }
 
     pub(crate) async fn adds(&self, dir: &Path, story: &Story) {
-        // Noise does not get smaller, however long git tries.
-        let quick = ["-c", "core.compression=0", "-c", "pack.compression=0"];
-        self.git(dir, &[&quick[..], &["fast-import", "--quiet"]].concat(), &story.0).await;
+        // Noise does not get smaller, however long git tries; and a pack is sent as it is.
+        let mut args = Vec::new();
+        for quick in ["core.compression=0", "pack.compression=0", "fastimport.unpackLimit=1"] {
+            args.extend(["-c", quick]);
+        }
+        args.extend(["fast-import", "--quiet"]);
+        self.git(dir, &args, &story.0).await;
     }
 
     pub(crate) async fn refs(&self, dir: &Path) -> Refs {
@@ -49,9 +53,12 @@ impl Workshop {
         assert_eq!(said, "", "{}", dir.display());
     }
 
-    /// Somebody with a git.
-    pub(crate) fn visitor(&self) -> &WorkTree {
-        &self.tree
+    /// Everything a server shows, the way git copies it.
+    pub(crate) async fn clones(&self, url: &str) -> Refs {
+        let copy = tempfile::tempdir_in(self.shelf.path()).unwrap();
+        let path = copy.path().display().to_string();
+        self.tree.git(&["clone", "-q", "--mirror", url, &path]).await;
+        self.refs(copy.path()).await
     }
 
     async fn git(&self, dir: &Path, args: &[&str], input: &[u8]) -> String {

@@ -1,4 +1,5 @@
 use super::*;
+use grasp_git::fetch::V0Caps;
 
 fn oid(n: u8) -> Oid {
     Oid::from_bytes([n; 20])
@@ -9,7 +10,7 @@ fn set(ns: impl IntoIterator<Item = u8>) -> BTreeSet<Oid> {
 }
 
 fn branch(n: u8) -> Listed {
-    Listed { label: format!("refs/heads/b{n}").into(), oid: oid(n), peeled: None }
+    Listed { kind: RefKind::Branch, oid: oid(n), peeled: None }
 }
 
 /// A server in a few words.
@@ -21,6 +22,10 @@ struct Server {
     old: Option<V0Caps>,
     only_tips: bool,
     refuses_in_words: bool,
+    /// What may not be taken, alone or with others.
+    bad: BTreeSet<Oid>,
+    /// How many together are too large.
+    heavy: Option<usize>,
 }
 
 impl Server {
@@ -41,6 +46,10 @@ impl Server {
                 match oids.iter().find(|oid| !gives(oid)) {
                     Some(_) if self.refuses_in_words => Heard::Refuses("no".into()),
                     Some(oid) => Heard::Lacks(*oid),
+                    None if !oids.is_disjoint(&self.bad) => Heard::Unfit("bad".into()),
+                    None if self.heavy.is_some_and(|heavy| oids.len() >= heavy) => {
+                        Heard::Unfit("heavy".into())
+                    }
                     None if matches!(question, Question::Everything { .. }) => {
                         Heard::Pack(wants & &self.has)
                     }
@@ -56,6 +65,7 @@ struct Told {
     questions: Vec<String>,
     found: BTreeSet<Oid>,
     absent: BTreeSet<Oid>,
+    spurned: BTreeSet<Oid>,
     failed: Option<String>,
 }
 
@@ -65,9 +75,10 @@ fn run(course: &mut Course, server: &Server, wants: &BTreeSet<Oid>) -> Told {
 }
 
 fn follow(course: &mut Course, server: &Server) -> Told {
-    let mut told = Told { questions: vec![], found: set([]), absent: set([]), failed: None };
+    let mut told =
+        Told { questions: vec![], found: set([]), absent: set([]), spurned: set([]), failed: None };
     while let Some(question) = course.poll_question() {
-        assert!(told.questions.len() < 20, "{:?}", told.questions);
+        assert!(told.questions.len() < 30, "{:?}", told.questions);
         told.questions.push(match &question {
             Question::Objects(oids) => format!("objects {}", oids.len()),
             Question::Everything { tips, sure: true } => format!("everything {}", tips.len()),
@@ -82,6 +93,7 @@ fn follow(course: &mut Course, server: &Server) -> Told {
             told.failed = Some(why);
             break;
         }
+        told.spurned.extend(course.take_spurned());
     }
     told.absent.clone_from(course.absent());
     told
@@ -189,6 +201,64 @@ fn who_refuses_everything_may_be_searched_once() {
 }
 
 #[test]
+fn one_that_may_not_be_taken_keeps_no_other_away() {
+    let server = Server { has: set(1..=9), bad: set([3]), ..Server::default() };
+    let mut course = Course::new(false, 0, 10);
+    let told = run(&mut course, &server, &set(1..=8));
+    let halves = ["objects 8", "objects 4", "objects 2", "objects 2", "objects 1", "objects 1"];
+    assert_eq!(told.questions, [&halves[..], &["objects 4"]].concat());
+    assert_eq!((told.found, told.absent), (set([1, 2, 4, 5, 6, 7, 8]), set([])));
+    assert_eq!((told.spurned, told.failed, course.left_some()), (set([3]), None, false));
+    let told = run(&mut course, &server, &set([9]));
+    assert_eq!((told.questions, told.found), (vec!["objects 1".to_owned()], set([9])));
+}
+
+#[test]
+fn what_is_too_much_together_comes_in_parts() {
+    let server = Server { has: set(1..=9), heavy: Some(3), ..Server::default() };
+    let told = asked(&server, &set(1..=8));
+    assert_eq!((told.found, told.spurned, told.failed), (set(1..=8), set([]), None));
+    assert_eq!(told.questions.len(), 7);
+}
+
+#[test]
+fn where_nothing_may_be_taken_only_so_much_is_spent_on_finding_it_out() {
+    let server = Server { has: set(1..=99), bad: set(1..=99), ..Server::default() };
+    let mut course = Course::new(false, 0, 10);
+    let mut wants = set(1..=99);
+    let told = run(&mut course, &server, &wants);
+    assert_eq!(told.questions.len(), 1 + HALVES_MAX);
+    assert!(told.spurned.len() >= 4 && course.left_some(), "{:?}", told.spurned);
+    assert_eq!((told.absent, told.failed), (set([]), None));
+    let told = run(&mut course, &server, &set([1, 2]));
+    assert_eq!(told.questions, ["objects 2"], "nothing is left for another part");
+    let mut jobs = 0;
+    while !wants.is_empty() {
+        jobs += 1;
+        let told = run(&mut Course::new(false, jobs, 10), &server, &wants);
+        assert!(!told.spurned.is_empty());
+        wants.retain(|oid| !told.spurned.contains(oid));
+    }
+    assert!(jobs < 25, "{jobs}");
+}
+
+#[test]
+fn what_is_lacking_and_what_may_not_be_taken_are_told_apart() {
+    let tips = (1..=9).map(branch).collect();
+    let server = Server { has: set(1..=9), bad: set([2]), tips, ..Server::default() };
+    let told = asked(&server, &set((1..=4).chain(20..=30)));
+    assert_eq!((told.found, told.spurned), (set([1, 3, 4]), set([2])));
+    assert!(told.absent.is_subset(&set(20..=30)) && told.failed.is_none(), "{:?}", told.absent);
+    let caps = Some(V0Caps::default());
+    let tips = vec![branch(5)];
+    let bad = set([5]);
+    let old = Server { tips, bad, old: caps, only_tips: true, ..server };
+    let told = asked(&old, &set([2, 7]));
+    assert_eq!(told.questions, ["objects 2", "advert", "everything 1"]);
+    assert_eq!((told.spurned, told.absent), (set([2, 7]), set([])));
+}
+
+#[test]
 fn what_was_learnt_serves_the_next_part() {
     let caps = Some(V0Caps::default());
     let tips = vec![branch(1), branch(3)];
@@ -220,6 +290,7 @@ fn whatever_it_hears_it_comes_to_an_end() {
     let heard = [
         Heard::Pack(set([])),
         Heard::Pack(set([1])),
+        Heard::Unfit("too large".into()),
         Heard::Lacks(oid(1)),
         Heard::Lacks(oid(200)),
         Heard::Refuses("no".into()),
@@ -237,7 +308,7 @@ fn whatever_it_hears_it_comes_to_an_end() {
         let mut questions = 0;
         while course.poll_question().is_some() {
             questions += 1;
-            assert!(questions <= 14, "{course:?}");
+            assert!(questions <= 14 + HALVES_MAX, "{course:?}");
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let at = usize::try_from(seed >> 33).unwrap() % heard.len();
             if course.handle(heard[at].clone()).is_err() {

@@ -202,8 +202,7 @@ impl Machine {
 
     /// A hunt brings these objects for a repository; false if they were not taken.
     pub(crate) fn fetches(&mut self, to: &RepoId, pack: &[u8], purpose: Purpose) -> bool {
-        let (quarantine, damaged_packs) = (self.receives(to, pack), Vec::new());
-        let fetched = Fetched { to: to.clone(), purpose, quarantine, damaged_packs };
+        let fetched = Fetched { to: to.clone(), purpose, quarantine: self.receives(to, pack) };
         let ingest = self.ingest();
         self.runtime.block_on(ingest.fetched(fetched)) != Taken::No
     }
@@ -251,7 +250,7 @@ impl Machine {
         while let Ok(chore) = self.chores.try_recv() {
             match chore {
                 Chore::Discard(name) => grasp_git::discard(&self.host.layout, &name).unwrap(),
-                Chore::Tidy(_) | Chore::Salvage(_) => {}
+                Chore::Tidy(_) => {}
                 Chore::Copy(it) => {
                     let quarantine = Quarantine::open(&self.host.layout, &it.to).unwrap();
                     let (git, pack) = (&self.host.git, &self.host.pack);

@@ -1,0 +1,74 @@
+//! How much of what arrived is what was asked for: git walks from the wanted objects, and what it
+//! meets is looked up in the arrived packs. Never trusts a number that came with a pack.
+
+use crate::process::{Git, GitError, Running};
+use crate::quarantine::{PACK_PREFIX, Quarantine};
+use gix_odb::pack::index;
+use grasp_core::Oid;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+
+/// Ids at a time, between git and us.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// How many objects in the packs of a quarantine are behind `wants` and not behind `has`; both must
+/// be there or in what it borrows from.
+pub async fn reachable_count(
+    git: &Git,
+    quarantine: &Quarantine,
+    wants: &BTreeSet<Oid>,
+    has: &BTreeSet<Oid>,
+) -> Result<u64, GitError> {
+    let failed = |source| GitError::Start { what: "rev-list", source };
+    let path = quarantine.path().to_owned();
+    let packs = tokio::task::spawn_blocking(move || indexes(&path)).await;
+    let packs = packs.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(failed)?;
+    let Running { mut stdin, stdout, exit } = git.rev_list(quarantine.path())?;
+    let ask = async move {
+        // If git does not listen any more, its exit says why.
+        let _ = stdin.write_all(revisions(wants, has).as_bytes()).await;
+    };
+    let count = async {
+        let mut met = BufReader::with_capacity(PIECE_BYTES, stdout).lines();
+        let mut count = 0;
+        while let Some(line) = met.next_line().await? {
+            let oid: Oid = line.parse().map_err(io::Error::other)?;
+            let id = gix_hash::ObjectId::Sha1(*oid.as_bytes());
+            count += u64::from(packs.iter().any(|pack| pack.lookup(id).is_some()));
+        }
+        Ok(count)
+    };
+    let ((), count) = tokio::join!(ask, count);
+    exit.finish().await?;
+    count.map_err(failed)
+}
+
+/// For git's input: what to walk from, and where to stop.
+pub(crate) fn revisions(wants: &BTreeSet<Oid>, has: &BTreeSet<Oid>) -> String {
+    let mut lines = String::new();
+    for oid in wants {
+        lines.push_str(&format!("{oid}\n"));
+    }
+    for oid in has {
+        lines.push_str(&format!("^{oid}\n"));
+    }
+    lines
+}
+
+fn indexes(quarantine: &Path) -> io::Result<Vec<index::File>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(quarantine.join("objects/pack"))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name.as_bytes().starts_with(PACK_PREFIX.as_bytes()) && name.as_bytes().ends_with(b".idx")
+        {
+            let file = index::File::at(entry.path(), gix_hash::Kind::Sha1);
+            found.push(file.map_err(io::Error::other)?);
+        }
+    }
+    Ok(found)
+}
