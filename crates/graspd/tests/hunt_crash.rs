@@ -112,7 +112,7 @@ impl Ordeal {
             project.refs = self.shop.refs(&project.source).await;
             let at = THEN + round as u64 * STEP;
             let mut said = vec![project.state(at)];
-            if (number + round) % 4 == 0 {
+            if (number + round).is_multiple_of(4) {
                 said.push(self.proposes(number, round, at).await);
             }
             for event in said {

@@ -225,19 +225,7 @@ async fn s35_forty_repositories_are_found_among_five_servers_without_a_burden_to
     let evil = tokio::spawn(evil);
 
     let server = starts(&projects).await;
-    let place = format!("{}/api/v1/hunts", server.address); // DEBUG
-    let names: Vec<String> =
-        village.five().iter().map(|it| it.forge.address().to_owned()).collect();
-    eprintln!("DEBUG names {names:?}");
-    let poll = tokio::spawn(async move {
-        loop {
-            let page = grasp_testkit::http("GET", &place, &[]).await;
-            eprintln!("POLL {} {}", began.elapsed().as_millis(), page.body);
-            tokio::time::sleep(Duration::from_millis(400)).await;
-        }
-    });
     let order = released(&server, REPOSITORIES).await;
-    poll.abort();
     eprintln!("all states are served after {:?}", began.elapsed());
     village.own.forge.behave(Manner::Honest);
     let proposals = projects.iter().filter_map(|it| it.proposal.as_ref().map(|it| it.0.id));
@@ -313,7 +301,7 @@ fn is_polite(village: &Village) {
     let left_alone = Duration::from_secs(RETRY_AFTER_SECS);
     let burst = village.busy.starts_in_any(left_alone);
     assert!(burst <= CONCURRENT_MAX, "{burst} while it wanted to be left alone");
-    let seconds = second_tries(&five, &[village.own.clone()]);
+    let seconds = second_tries(&five, std::slice::from_ref(&village.own));
     eprintln!("{} second tries, {} before a first", seconds.count, seconds.before_a_first);
     assert!(seconds.count > 0 && seconds.unfair.is_empty(), "{seconds:?}");
 }

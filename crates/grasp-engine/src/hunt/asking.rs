@@ -152,10 +152,13 @@ impl Hunt {
         if let Some(question) = question {
             let late = question.late;
             if late && !self.slots.is_waiting_late(&who) {
-                return self.slots.join(who, owner, late);
+                // The sound ones are busy by now, and it has no place there yet.
+                self.slots.join(who, owner, late);
+                return self.carry_on(number, now);
             }
-            self.start(number, question, now);
-            self.slots.charge(owner, late);
+            if self.start(number, question, now) {
+                self.slots.charge(owner, late);
+            }
         }
         self.slots.leave(&who);
         self.carry_on(number, now);
@@ -165,23 +168,23 @@ impl Hunt {
     pub(super) fn start_from_queue(&mut self, number: u64, domain: &Domain, now: Time) -> bool {
         self.conclude(number, now);
         let question = self.source_on(number, domain, now);
-        let started = question.is_some();
-        match question {
-            Some(question) => self.start(number, question, now),
-            None => self.leave_place(number, domain),
+        let started = question.is_some_and(|question| self.start(number, question, now));
+        if !started {
+            self.leave_place(number, domain);
         }
         self.carry_on(number, now);
         started
     }
 
-    pub(super) fn start(&mut self, number: u64, question: Question, now: Time) {
+    /// True if it did.
+    pub(super) fn start(&mut self, number: u64, question: Question, now: Time) -> bool {
         let settings = &self.settings;
         let Question { index, wants, late } = question;
-        let Some(entry) = self.entries.get_mut(&number) else { return };
-        let Some(source) = entry.sources.get_mut(index) else { return };
+        let Some(entry) = self.entries.get_mut(&number) else { return false };
+        let Some(source) = entry.sources.get_mut(index) else { return false };
         let owner = entry.family.owner;
         let opened = self.neighbours.open(&source.domain, Some(owner), settings, now);
-        let Some(neighbour) = opened else { return };
+        let Some(neighbour) = opened else { return false };
         let left = neighbour.budget.left(now).min(self.budget.left(now));
         let bytes_max = left.min(settings.fetch_bytes_max);
         neighbour.budget.reserve(bytes_max);
@@ -202,7 +205,7 @@ impl Hunt {
         entry.running.push(job);
         let family = entry.family.clone();
         if self.slots.take(owner, late) {
-            self.stirred.extend(self.slots.domains_of(&owner).cloned());
+            self.stirred.extend(self.slots.domains_of_sharers().cloned());
         }
         self.jobs_changed = true;
         let running = Running {
@@ -219,6 +222,7 @@ impl Hunt {
         };
         self.jobs.insert(job, running);
         self.actions.push_back(HuntAction::Fetch { job, family, url, wants, bytes_max });
+        true
     }
 
     /// New wants need a job, and there are too many: one that nobody needs any more gives way, or
@@ -237,7 +241,7 @@ impl Hunt {
             wanted.all(|oid| others().any(|(_, other)| other.wants.contains(oid)))
         };
         let first_useless = running().find(|(_, it)| useless(it));
-        let last_second = || running().filter(|(job, it)| is_second(*job, it)).last();
+        let last_second = || running().rfind(|(job, it)| is_second(*job, it));
         if let Some((job, _)) = first_useless.or_else(last_second) {
             self.cancel(job, "not needed any more");
         }

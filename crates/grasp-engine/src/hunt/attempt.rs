@@ -126,8 +126,9 @@ impl Hunt {
             match self.free_source(number, &needs, now) {
                 None => self.slots.leave(&who),
                 Some(question) if self.has_bytes(now) && self.slots.is_free(&owner) => {
-                    self.start(number, question, now);
-                    continue;
+                    if self.start(number, question, now) {
+                        continue;
+                    }
                 }
                 Some(question) => self.slots.join(who.clone(), owner, question.late),
             }

@@ -86,7 +86,13 @@ impl Hunt {
     }
 
     fn give_way(&mut self, job: Job, now: Time) {
-        let Some(number) = self.jobs.get(&job).map(|it| it.entry) else { return };
+        let Some(running) = self.jobs.get(&job) else { return };
+        let number = running.entry;
+        if running.received == 0
+            && let Some(neighbour) = self.neighbours.get_mut(&running.domain)
+        {
+            neighbour.failing = true;
+        }
         self.cancel(job, "too slow while others waited");
         self.carry_on(number, now);
     }

@@ -115,9 +115,9 @@ impl Queue {
         }
     }
 
-    /// Whose turn it is. Owners that have their share elsewhere let the others go first.
-    pub(super) fn first(&self, has_share: impl Fn(&PubKey) -> bool) -> Option<u64> {
-        let first = self.first.first(&has_share).or_else(|| self.later.first(&has_share));
+    /// Whose turn it is. Owners that are held back let the others go first.
+    pub(super) fn first(&self, is_held_back: impl Fn(&PubKey) -> bool) -> Option<u64> {
+        let first = self.first.first(&is_held_back).or_else(|| self.later.first(&is_held_back));
         let any = |line: &Line<u64>| line.first(|_| false).copied();
         first.copied().or_else(|| any(&self.first)).or_else(|| any(&self.later))
     }
@@ -226,13 +226,13 @@ mod tests {
     }
 
     #[test]
-    fn s35_an_owner_that_has_its_share_lets_others_go_first_and_goes_if_there_are_none() {
+    fn s35_an_owner_that_is_held_back_lets_others_go_first_and_goes_if_there_are_none() {
         use Class::{First, Later};
         let mut queue = joined(&[(1, 1, First), (2, 1, First), (3, 2, Later)]);
-        let has_share = |it: &PubKey| *it == owner(1);
+        let held_back = |it: &PubKey| *it == owner(1);
         assert_eq!(queue.first(|_| false), Some(1));
-        assert_eq!(queue.first(has_share), Some(3));
+        assert_eq!(queue.first(held_back), Some(3));
         queue.leave_served(3);
-        assert_eq!(queue.first(has_share), Some(1));
+        assert_eq!(queue.first(held_back), Some(1));
     }
 }

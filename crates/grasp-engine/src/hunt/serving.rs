@@ -89,7 +89,7 @@ impl Hunt {
     fn first_on(&mut self, domain: &Domain, now: Time) -> Option<(u64, PubKey)> {
         let neighbour = self.neighbours.get_mut(domain)?;
         neighbour.queue.age(self.settings.aged_after, now);
-        let number = neighbour.queue.first(|owner| self.slots.has_share(owner))?;
+        let number = neighbour.queue.first(|owner| self.slots.is_held_back(owner))?;
         Some((number, neighbour.queue.owner_of(number)?))
     }
 

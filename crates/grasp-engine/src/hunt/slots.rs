@@ -74,6 +74,11 @@ impl Slots {
         self.held(owner) >= self.share
     }
 
+    /// It has its share, and what is left is for others.
+    pub(super) fn is_held_back(&self, owner: &PubKey) -> bool {
+        self.used + self.spare >= self.max && self.has_share(owner)
+    }
+
     /// It holds what others could have, too.
     pub(super) fn has_more_than_its_share(&self, owner: &PubKey) -> bool {
         self.held(owner) > self.share
@@ -86,17 +91,16 @@ impl Slots {
 
     /// May this owner start something, with nobody before it?
     pub(super) fn is_free(&self, owner: &PubKey) -> bool {
-        let needed = if self.has_share(owner) { self.spare } else { 0 };
-        self.used + needed < self.max && self.first().is_none()
+        self.used < self.max && !self.is_held_back(owner) && self.first().is_none()
     }
 
-    /// True if the owner has its share from now on.
+    /// True if somebody is held back from now on.
     pub(super) fn take(&mut self, owner: PubKey, late: bool) -> bool {
         self.used += 1;
         self.used_late += usize::from(late);
         let held = self.held.entry(owner).or_default();
         *held += 1;
-        *held == self.share
+        *held == self.share || self.used + self.spare == self.max
     }
 
     /// True if the owner has less than its share from now on.
@@ -182,15 +186,10 @@ impl Slots {
         self.sound.first(|_| false).or_else(|| self.late.first(|_| false))
     }
 
-    /// Domains that wait under the name of this owner.
-    pub(super) fn domains_of(&self, owner: &PubKey) -> impl Iterator<Item = &Domain> {
-        self.domains.get(owner).into_iter().flatten()
-    }
-
-    /// Domains that wait under the name of somebody who has its share, for want of a better one.
+    /// Domains that wait under the name of somebody who has its share. They may have a better one.
     pub(super) fn domains_of_sharers(&self) -> impl Iterator<Item = &Domain> {
         let sharers = self.held.iter().filter(|(_, held)| **held >= self.share);
-        sharers.flat_map(|(owner, _)| self.domains_of(owner))
+        sharers.filter_map(|(owner, _)| self.domains.get(owner)).flatten()
     }
 
     fn held(&self, owner: &PubKey) -> usize {

@@ -59,6 +59,8 @@ pub(crate) struct Open {
     pub(crate) wants: BTreeSet<Oid>,
     pub(crate) bytes_max: u64,
     requests_left: u32,
+    /// What has come, if it comes in drips.
+    dripped: Option<u64>,
     /// It waits for leave.
     pub(crate) asks: bool,
 }
@@ -224,6 +226,15 @@ impl Net {
         true
     }
 
+    /// Whatever drips ends.
+    pub(crate) fn stops_dripping(&mut self) {
+        let drips = |(job, open): (&Job, &Open)| open.dripped.map(|_| *job);
+        for job in self.jobs.iter().filter_map(drips).collect::<Vec<Job>>() {
+            let broken = Outcome::Failed("broke off".to_owned());
+            self.later(SECOND, Happening::End(job, broken));
+        }
+    }
+
     /// Everything that was fetched, as (ms, server).
     pub(crate) fn asked(&self) -> Vec<(u64, &str)> {
         self.fetches.iter().map(|it| (it.at_ms, it.from.as_str())).collect()
@@ -264,6 +275,7 @@ impl Net {
                             wants: wants.clone(),
                             bytes_max,
                             requests_left: server.requests - 1,
+                            dripped: None,
                             asks: false,
                         },
                     );
@@ -306,7 +318,10 @@ impl Net {
                 self.later(wait, Happening::End(job, Outcome::Failed("broke off".to_owned())));
             }
             Manner::Answers => self.later(wait, Happening::Step(job)),
-            Manner::Drips(bytes, every) => self.later(every, Happening::Drip(job, bytes, every)),
+            Manner::Drips(bytes, every) => {
+                self.jobs.get_mut(&job).unwrap().dripped = Some(0);
+                self.later(every, Happening::Drip(job, bytes, every));
+            }
         }
     }
 
@@ -327,9 +342,15 @@ impl Net {
                 }
             }
             Happening::Drip(job, bytes, every) => {
-                if self.jobs.contains_key(&job) {
-                    self.says(HuntInput::Received { job, bytes });
-                    self.later(every, Happening::Drip(job, bytes, every));
+                let Some(open) = self.jobs.get_mut(&job) else { return };
+                let dripped = open.dripped.unwrap_or(0) + bytes;
+                open.dripped = Some(dripped);
+                match dripped > open.bytes_max {
+                    true => self.happened(Happening::End(job, Outcome::TooLarge)),
+                    false => {
+                        self.says(HuntInput::Received { job, bytes });
+                        self.later(every, Happening::Drip(job, bytes, every));
+                    }
                 }
             }
             Happening::End(job, mut outcome) => {

@@ -20,5 +20,6 @@ mod shares;
 mod simulation;
 mod slow;
 mod sources;
+mod strangers;
 mod timelines;
 mod watch;

@@ -2,7 +2,7 @@
 //! however many domains.
 
 use crate::kit::*;
-use grasp_engine::hunt::{HuntInput, HuntSettings};
+use grasp_engine::hunt::{Brought, HuntInput, HuntSettings};
 use std::time::Duration;
 
 /// Domains of one stranger that accept and say nothing, each in a family of its own.
@@ -71,6 +71,9 @@ fn s34_who_has_more_than_a_share_gives_way_when_others_wait() {
         net.jobs.values().filter(|it| it.family.owner == key).count()
     };
     assert!(of("mallory") >= 5 && of("trudy") >= 5, "{} and {}", of("mallory"), of("trudy"));
+    let failing = net.hunt.domains(net.now).iter().filter(|it| it.failing).count();
+    assert_eq!(failing, net.cancelled.len(), "who said nothing comes after the others next time");
+    assert!(failing > 0);
 }
 
 #[test]
@@ -109,6 +112,20 @@ fn s35_who_has_its_share_elsewhere_lets_others_go_first_on_a_busy_domain() {
     net.misses("alice/acme", &[50], &["one"]);
     net.elapse_to(10_500);
     assert_eq!(net.fetches.last().unwrap().family, family("alice/acme"));
+}
+
+#[test]
+fn s35_where_there_is_room_enough_nobody_is_held_back() {
+    let mut net = Net::new(HuntSettings { domain_concurrent_max: 1, ..HuntSettings::default() });
+    net.server("one", &[]).latency = 10 * SECOND;
+    silent(&mut net, "alice", 6);
+    for name in ["bert/x", "alice/x", "bert/y"] {
+        net.misses(name, &[1], &["one"]);
+    }
+    net.elapse_to(21_000);
+    let one = net.fetches.iter().filter(|it| it.from == "one").map(|it| it.family.clone());
+    let expected = [family("bert/x"), family("alice/x"), family("bert/y")];
+    assert_eq!(one.collect::<Vec<_>>(), expected, "though alice has more than a quarter");
 }
 
 #[test]
@@ -194,4 +211,36 @@ fn a_grasp_servers_word_still_counts_when_the_table_is_busy() {
     assert!(net.is_complete("alice/acme"));
     let it = net.hunt.domains(net.now).into_iter().find(|it| it.domain == domain("good"));
     assert_eq!(it.unwrap().starts_max, 300);
+}
+
+#[test]
+fn s35_who_waited_for_a_slot_has_a_place_where_it_is_busy_by_then() {
+    let mut net = Net::new(HuntSettings {
+        concurrent_max: 4,
+        domain_concurrent_max: 1,
+        ..HuntSettings::default()
+    });
+    net.server("bad", &[]).manner = fails();
+    net.misses("early/x", &[0], &["bad"]);
+    net.elapse(SECOND);
+    for n in 0..10 {
+        let server = format!("slow{n}");
+        net.server(&server, &[]).latency = if n < 3 { 5 * SECOND } else { MINUTE };
+        net.lacks(&format!("alice/s{n}"), &[10 + n], &[&server]);
+    }
+    net.server("good", &[1, 2]).latency = MINUTE;
+    for n in 0..3 {
+        net.held(&format!("alice/s{n}"), Brought::BySync);
+    }
+    net.elapse(SECOND);
+    net.misses("alice/acme", &[1], &["good", "bad"]);
+    net.elapse(SECOND);
+    for n in 3..10 {
+        net.held(&format!("alice/s{n}"), Brought::BySync);
+    }
+    net.misses("bert/acme", &[2], &["good"]);
+    net.elapse(10 * SECOND);
+    let view = net.view("alice/acme").unwrap();
+    assert!(view.running.is_empty(), "others had their turn meanwhile");
+    assert_eq!(view.waits_for, [domain("good")]);
 }

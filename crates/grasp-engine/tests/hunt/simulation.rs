@@ -13,6 +13,8 @@ use std::time::Duration;
 
 const SEEDS: u64 = 200;
 const MIB: u64 = 1 << 20;
+/// In about twenty minutes.
+const HAPPENINGS: usize = 160;
 /// Everything is looked at once in so many steps; the watch looks at every action.
 const CHECK_EVERY: usize = 7;
 
@@ -96,8 +98,7 @@ impl World {
         for name in self.names.clone() {
             self.net.held(&name, Brought::BySync);
         }
-        let quiet_at = START.plus(20 * MINUTE);
-        while self.net.now < quiet_at {
+        for _ in 0..HAPPENINGS {
             self.something_happens();
             let gap = Duration::from_millis(self.random.below(15_000));
             self.passes(gap);
@@ -130,7 +131,12 @@ impl World {
         let name = self.random.pick(&self.names).clone();
         let server = self.random.pick(&self.servers).clone();
         let id = family(&name);
-        match self.random.below(12) {
+        match self.random.below(14) {
+            12 => self.appears(&name),
+            13 if self.random.one_in(4) => {
+                let by = Duration::from_secs(self.random.below(7_200));
+                self.net.set_clock_back(by);
+            }
             0..=2 => self.net.held(&name, Brought::BySync),
             3 => self.net.held(&name, Brought::Directly),
             4 => self.net.says(HuntInput::Changed { family: id }),
@@ -151,9 +157,23 @@ impl World {
         self.net.look_takes = Duration::from_millis(self.random.below(200));
     }
 
+    /// A new event names something new, which one of its servers has.
+    fn appears(&mut self, name: &str) {
+        let number = 1_000_000 + self.steps as u64;
+        let lacking = self.net.families.get_mut(&family(name)).unwrap();
+        lacking.wants.insert(oid(number));
+        let at = server_of(&self.random.pick(&lacking.sources).url);
+        self.net.servers.get_mut(&at).unwrap().has.insert(oid(number));
+        self.available.get_mut(name).unwrap().insert(oid(number));
+        self.net.held(name, Brought::BySync);
+    }
+
     fn change_manner(&mut self, name: &str) {
         let random = &mut self.random;
-        let manner = match random.below(12) {
+        let manner = match random.below(15) {
+            12 => Manner::Drips(random.below(200_000), Duration::from_secs(1 + random.below(60))),
+            13 => Manner::Ends(Outcome::Unacceptable("damaged".to_owned())),
+            14 => Manner::Ends(Outcome::TooLarge),
             0..=4 => Manner::Answers,
             5 => Manner::Stalls,
             6 => fails(),
@@ -173,6 +193,7 @@ impl World {
 
     /// Whoever has something of worth answers; some of the others never do.
     fn becomes_quiet(&mut self) {
+        self.net.stops_dripping();
         for server in self.net.servers.values_mut() {
             if !server.has.is_empty() {
                 server.manner = Manner::Answers;

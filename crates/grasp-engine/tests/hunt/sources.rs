@@ -104,14 +104,17 @@ fn s37_what_may_not_be_asked_and_our_own_address_are_left_out_for_an_hour() {
 
 #[test]
 fn s37_what_each_source_said_is_kept_for_people() {
-    let mut net = net(&["has", "lacks", "fails", "limits", "ours", "large"]);
+    let mut net = net(&["has", "lacks", "fails", "limits", "ours", "large", "rotten"]);
     net.servers.get_mut("has").unwrap().has = oids(&[1]);
     let long = "ä".repeat(500);
     net.servers.get_mut("fails").unwrap().manner = Manner::Ends(Outcome::Failed(long));
     net.servers.get_mut("limits").unwrap().manner = slow_down(None);
     net.servers.get_mut("ours").unwrap().manner = Manner::Ends(Outcome::Ourselves);
     net.servers.get_mut("large").unwrap().manner = Manner::Ends(Outcome::TooLarge);
-    net.misses("acme", &[1, 2], &["has", "lacks", "fails", "limits", "ours", "large"]);
+    let rotten = Outcome::Unacceptable("a damaged pack".to_owned());
+    net.servers.get_mut("rotten").unwrap().manner = Manner::Ends(rotten);
+    let all = ["has", "lacks", "fails", "limits", "ours", "large", "rotten"];
+    net.misses("acme", &[1, 2], &all);
     net.elapse(5 * SECOND);
     let view = net.view("acme").unwrap();
     let said = |name: &str| view.sources.iter().find(|it| it.url == url(name, "acme")).unwrap();
@@ -122,6 +125,7 @@ fn s37_what_each_source_said_is_kept_for_people() {
     assert_eq!(said("limits").said, "asked us to slow down");
     assert_eq!(said("ours").said, "is this very server");
     assert_eq!(said("large").said, "sends more than we take at a time");
+    assert_eq!(said("rotten").said, "a damaged pack");
     assert!(view.sources.iter().all(|source| source.asked.is_some()));
 }
 

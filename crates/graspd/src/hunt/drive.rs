@@ -140,10 +140,10 @@ impl Driver {
     fn handle(&mut self, input: HuntInput) {
         tracing::debug!(?input, "hunt");
         let metrics = &self.ground.node.metrics.hunt;
-        if let HuntInput::Ended { job, .. } = &input {
-            if let Some(gone) = self.jobs.remove(job) {
-                metrics.ended(&gone.domain);
-            }
+        if let HuntInput::Ended { job, .. } = &input
+            && let Some(gone) = self.jobs.remove(job)
+        {
+            metrics.ended(&gone.domain);
         }
         self.hunt.handle(input, self.now());
     }

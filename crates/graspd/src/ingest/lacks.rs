@@ -180,20 +180,18 @@ impl Lacking {
 
     /// The part of this that a job was asked to bring, by where it goes.
     pub fn errands(&self, wants: &BTreeSet<Oid>) -> Vec<Errand> {
-        let mut grouped: BTreeMap<(Purpose, &RepoId), (BTreeSet<Oid>, BTreeSet<Oid>)> =
-            BTreeMap::new();
+        let mut grouped: BTreeMap<(Purpose, &RepoId), Errand> = BTreeMap::new();
         for it in &self.events {
-            let (missing, commits) = grouped.entry((it.purpose, &it.to)).or_default();
-            missing.extend(it.missing.intersection(wants));
-            commits.extend(it.commits.intersection(wants));
+            let errand = grouped.entry((it.purpose, &it.to)).or_insert_with(|| {
+                let haves = self.haves.get(&it.to).filter(|_| it.purpose != Purpose::Repair);
+                let haves = haves.into_iter().flatten().copied().collect();
+                let (wants, commits) = (BTreeSet::new(), BTreeSet::new());
+                Errand { to: it.to.clone(), purpose: it.purpose, wants, commits, haves }
+            });
+            errand.wants.extend(it.missing.intersection(wants));
+            errand.commits.extend(it.commits.intersection(wants));
         }
-        let asked = grouped.into_iter().filter(|(_, (wants, _))| !wants.is_empty());
-        let errand = |((purpose, to), (wants, commits)): (_, _)| {
-            let haves = self.haves.get(to).filter(|_| purpose != Purpose::Repair);
-            let haves = haves.into_iter().flatten().copied().collect();
-            Errand { to: to.clone(), purpose, wants, commits, haves }
-        };
-        asked.map(errand).collect()
+        grouped.into_values().filter(|errand| !errand.wants.is_empty()).collect()
     }
 }
 

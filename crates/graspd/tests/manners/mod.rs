@@ -102,14 +102,6 @@ pub(crate) fn second_tries(on: &[Watched], elsewhere: &[Watched]) -> SecondTries
             let mut waiting = others().filter(|(_, visits)| waits(visits, visit.from_ms));
             if let Some((path, _)) = waiting.next() {
                 found.unfair.push(format!("{path} waits for forge {number} while {visit:?}"));
-                for (n, w) in on.iter().chain(elsewhere).enumerate() {
-                    // DEBUG
-                    for v in w.visits() {
-                        if v.path == *path || v.path == visit.path {
-                            eprintln!("DEBUG {n} {v:?}");
-                        }
-                    }
-                }
             }
         }
     }
