@@ -97,9 +97,11 @@ async fn drips(line: &mut Line, entry: &Entry, body: &[u8], per_second: u64) -> 
     // Fewer than one byte in a tick: longer ticks.
     let bytes = usize::try_from(per_second / TICKS_PER_SECOND).unwrap_or(usize::MAX).max(1);
     let slower = u32::try_from((TICKS_PER_SECOND / per_second.max(1)).max(1)).unwrap_or(1);
-    for piece in body.chunks(bytes) {
+    for (at, piece) in body.chunks(bytes).enumerate() {
+        if at > 0 {
+            tokio::time::sleep(TICK * slower).await;
+        }
         writes(line, entry, piece).await?;
-        tokio::time::sleep(TICK * slower).await;
     }
     Ok(())
 }

@@ -45,10 +45,11 @@ impl HuntConfig {
 }
 
 fn settings(from: &mut Reader<'_>) -> HuntSettings {
+    let retry_first = from.duration(&NGIT_SYNC_HUNT_RETRY_MIN_SECS);
     HuntSettings {
         delay_direct: from.duration(&NGIT_SYNC_HUNT_DELAY_SECS),
         delay_synced: from.duration(&NGIT_SYNC_HUNT_SYNCED_DELAY_MS),
-        retry_first: from.duration(&NGIT_SYNC_HUNT_RETRY_MIN_SECS),
+        retry_first,
         retry_max: from.duration(&NGIT_SYNC_HUNT_RETRY_MAX_SECS),
         wanted_retry_max: from.duration(&NGIT_SYNC_WANTED_RETRY_MAX_SECS),
         hedge_after: from.duration(&NGIT_SYNC_HEDGE_SECS),
@@ -65,7 +66,8 @@ fn settings(from: &mut Reader<'_>) -> HuntSettings {
         domain_bytes_per_day_max: from.number(&NGIT_SYNC_DOMAIN_BYTES_PER_DAY_MAX),
         bytes_per_day_max: from.number(&NGIT_SYNC_BYTES_PER_DAY_MAX),
         aged_after: from.duration(&NGIT_SYNC_HUNT_AGED_SECS),
-        absent_for: from.duration(&NGIT_SYNC_HUNT_ABSENT_SECS),
+        // Otherwise a retry would pass over everybody.
+        absent_for: from.duration(&NGIT_SYNC_HUNT_ABSENT_SECS).min(retry_first * 3 / 4),
         sources_max: from.count(&NGIT_SYNC_HUNT_SOURCES_MAX),
         families_max: from.count(&NGIT_SYNC_HUNTS_MAX),
         domains_max: from.count(&NGIT_SYNC_HUNT_DOMAINS_MAX),

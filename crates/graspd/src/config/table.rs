@@ -368,7 +368,7 @@ settings! {
     /// Places one family of repositories is looked for in.
     NGIT_SYNC_HUNT_SOURCES_MAX: count(1, 10_000), Is("40"), Hunt, Built;
     /// Families of repositories that are looked for at a time.
-    NGIT_SYNC_HUNTS_MAX: count(1, 10_000_000), Is("50000"), Hunt, Built;
+    NGIT_SYNC_HUNTS_MAX: count(1, 10_000_000), Is("100000"), Hunt, Built;
     /// Hosts whose limits are kept in mind.
     NGIT_SYNC_HUNT_DOMAINS_MAX: count(1, 10_000_000), Is("10000"), Hunt, Built;
     /// A repository that waits this long for its second try at a host counts like one that had

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// A forge finds out a little late that somebody has gone.
-const NOTICED_AFTER_MS: u64 = 150;
+const NOTICED_AFTER_MS: u64 = 100;
 /// Whoever was at no forge for this long is busy with nothing else either: it waits.
 const IDLE_AFTER_MS: u64 = 1_500;
 
