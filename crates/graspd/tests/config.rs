@@ -262,7 +262,7 @@ fn a_part_not_built_accepts_its_default_and_nothing_else() {
         ("NGIT_ARCHIVE_ALL", "no", "1"),
         ("NGIT_ARCHIVE_READ_ONLY", "false", "true"),
         ("NGIT_GRASP06_ENABLE", "0", "true"),
-        ("NGIT_SYNC_DOMAIN_OVERRIDES", "", "git.example:2,10"),
+        ("NGIT_STARTUP_INTEGRITY_IDENTIFIERS", "", "acme"),
         ("NGIT_SYNC_RECURSIVE_DESCENDANT_LIMIT", "500", "60"),
         (
             "NGIT_SYNC_PLUS_FALLBACK_RELAYS",
