@@ -16,19 +16,23 @@ const TICKS_PER_SECOND: u64 = 20;
 pub(super) async fn listens(listener: TcpListener, house: Arc<House>) {
     for number in 1.. {
         let Ok((stream, _)) = listener.accept().await else { continue };
-        let visit = tokio::spawn(converses(Line::new(stream), Arc::clone(&house), number));
+        let (line, known) = (Line::new(stream), Arc::clone(&house));
+        let visit = tokio::spawn(async move {
+            converses(line, &known, number).await;
+            known.is_left(number);
+        });
         house.is_dialled(visit.abort_handle());
     }
 }
 
-async fn converses(mut line: Line, house: Arc<House>, visit: usize) {
+async fn converses(mut line: Line, house: &Arc<House>, visit: usize) {
     while let Some(mut request) = line.head().await {
-        let entry = Entry::new(&house, &request, visit);
+        let entry = Entry::new(house, &request, visit);
         let Some(body) = line.body(&request).await else { return };
         request.body = body;
         entry.is_read(&request);
         let goes_on = request.header("connection") != Some("close");
-        match reacts(&house, &request).await {
+        match reacts(house, &request).await {
             Reaction::Silence => return line.is_left().await,
             Reaction::HangsUp => return,
             // It ends when nobody listens any more.

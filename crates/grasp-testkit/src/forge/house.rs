@@ -70,6 +70,16 @@ impl House {
         state.visits.push(visit);
     }
 
+    pub(super) fn is_left(&self, visit: usize) {
+        let now_ms = self.now_ms();
+        let mut state = self.state();
+        state
+            .log
+            .iter_mut()
+            .filter(|it| it.visit == visit)
+            .for_each(|it| it.left_ms = Some(now_ms));
+    }
+
     pub(super) fn drops_everyone(&self) {
         self.state().visits.drain(..).for_each(|visit| visit.abort());
     }
@@ -105,6 +115,7 @@ impl Entry {
             // Under the lock, so that the log is in order.
             started_ms: house.now_ms(),
             ended_ms: None,
+            left_ms: None,
             status: None,
             concurrent: going + 1,
             bytes_sent: 0,

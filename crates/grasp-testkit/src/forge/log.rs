@@ -21,6 +21,8 @@ pub struct Asked {
     pub started_ms: u64,
     /// When the answer was out or the other side gone; `None` while it goes on.
     pub ended_ms: Option<u64>,
+    /// When its connection was over.
+    pub left_ms: Option<u64>,
     /// `None` if no answer was begun.
     pub status: Option<u16>,
     /// How many requests were going on when it came, itself included.

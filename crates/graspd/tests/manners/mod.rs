@@ -39,7 +39,7 @@ impl Watched {
         let mut visits: BTreeMap<usize, Visit> = BTreeMap::new();
         for asked in self.forge.log() {
             let from_ms = self.began_ms + asked.started_ms;
-            let to_ms = asked.ended_ms.map_or(u64::MAX, |ended_ms| self.began_ms + ended_ms);
+            let to_ms = asked.left_ms.map_or(u64::MAX, |left_ms| self.began_ms + left_ms);
             let path = asked.path.trim_start_matches('/').split('/').next().unwrap_or_default();
             let fresh = || Visit { path: path.to_owned(), from_ms, to_ms };
             let visit = visits.entry(asked.visit).or_insert_with(fresh);
