@@ -46,7 +46,10 @@ impl Engine {
         self.dialling.ended(patient);
         self.with(number, now, |relay, around| {
             relay.link = Link::Up(Box::new(Session::new(peer, now)));
-            relay.pace.get_or_insert_with(|| Pace::new(usual, burst, now)).set_rate(per_second);
+            relay
+                .pace
+                .get_or_insert_with(|| Pace::new(usual, burst, now))
+                .set_rate(per_second, now);
             relay.made_way = None;
             let (settings, wanted) = (around.settings, around.wanted);
             // A moment that has not come yet was written by a clock that was wrong.

@@ -30,10 +30,14 @@ impl Pace {
         }
     }
 
-    /// The relay showed what it is. Whoever objected once is not asked faster again.
-    pub(crate) fn set_rate(&mut self, per_second: u32) {
+    /// The relay showed what it is. Whoever objected once is not asked faster again; what was taken
+    /// before counts as it did.
+    pub(crate) fn set_rate(&mut self, per_second: u32, now: Time) {
         if !self.objected {
-            self.every_ms = 1_000 / u64::from(per_second.clamp(1, 1_000));
+            let every_ms = 1_000 / u64::from(per_second.clamp(1, 1_000));
+            let taken = self.full_at_ms.saturating_sub(now.0).div_ceil(self.every_ms.max(1));
+            self.full_at_ms = now.0 + taken * every_ms;
+            self.every_ms = every_ms;
         }
     }
 
@@ -79,11 +83,23 @@ mod tests {
     }
 
     #[test]
+    fn s21_a_relay_that_shows_itself_as_another_gets_no_second_burst() {
+        let mut pace = Pace::new(1, 30, Time(0));
+        pace.set_rate(20, Time(0));
+        let taken = |pace: &mut Pace| (0..100).filter(|_| pace.take(Time(0)).is_ok()).count();
+        assert_eq!(taken(&mut pace), 30);
+        pace.set_rate(1, Time(0));
+        assert_eq!(taken(&mut pace), 0);
+        assert_eq!(pace.take(Time(1_000)), Ok(()));
+        assert!(pace.take(Time(1_000)).is_err());
+    }
+
+    #[test]
     fn s23_a_relay_that_objected_is_asked_more_slowly() {
         let mut pace = Pace::new(1, 30, Time(0));
-        pace.set_rate(20);
+        pace.set_rate(20, Time(0));
         pace.slow_down(Time(10_000));
-        pace.set_rate(20);
+        pace.set_rate(20, Time(10_000));
         assert_eq!(pace.take(Time(10_000)), Err(Time(11_000)));
         assert_eq!(pace.take(Time(11_000)), Ok(()));
         assert_eq!(pace.take(Time(11_100)), Err(Time(12_000)));
