@@ -225,12 +225,16 @@ impl Relay {
     /// This relay, and nobody else, is left alone for a while, and asked more gently afterwards.
     pub(crate) fn slow_down(&mut self, around: &mut Around<'_>) {
         self.no_negentropy_for_now(around);
-        if !self.brake.cool(around.now, around.settings) {
-            return;
-        }
+        let cools = self.brake.cool(around.now, around.settings);
         let until = self.brake.cooling_until;
-        if let Some(pace) = &mut self.pace {
+        // A pause may be older than this process, which has yet to hear an objection itself.
+        if let Some(pace) = &mut self.pace
+            && (cools || !pace.has_objected())
+        {
             pace.slow_down(until);
+        }
+        if !cools {
+            return;
         }
         around.timers.at_latest(self.alarm(Concern::Ask), until);
         around.act(Action::Tell(News::Cooling { relay: self.url.clone(), until }));

@@ -41,6 +41,10 @@ impl Pace {
         }
     }
 
+    pub(crate) fn has_objected(&self) -> bool {
+        self.objected
+    }
+
     /// Takes one start, or says when one will be there.
     pub(crate) fn take(&mut self, now: Time) -> Result<(), Time> {
         let free_at = self.free_at();

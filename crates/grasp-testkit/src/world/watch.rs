@@ -120,7 +120,12 @@ impl Watch {
                 self.relay(relay, now).quiet_until = *until;
                 ensure(enough, || format!("leaves {relay} alone only until {until:?}"))
             }
-            Action::Remember(_) | Action::Forget(_) | Action::Tell(_) => Ok(()),
+            // Whom nobody wants is forgotten with all it said; found again it is a stranger.
+            Action::Forget(relay) => {
+                self.relay(relay, now).objected = false;
+                Ok(())
+            }
+            Action::Remember(_) | Action::Tell(_) => Ok(()),
         }
     }
 
