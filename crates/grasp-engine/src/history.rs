@@ -23,9 +23,25 @@ pub(crate) struct Batch {
     pub(crate) unfinished: bool,
     pub(crate) started: Time,
     pub(crate) method: Method,
+    /// Events that a comparison named and that were asked for, and those of them that came.
+    pub(crate) named: usize,
+    pub(crate) given: usize,
     /// It named events that it did not give out, so everything is read instead.
     pub(crate) reread: bool,
 }
+
+impl Batch {
+    /// Does it name events that it does not give out? Then what it says it has is worth nothing.
+    /// Counted over the batch, however few are asked for at a time.
+    pub(crate) fn names_what_it_keeps(&mut self, asked: usize, came: usize) -> bool {
+        self.named += asked;
+        self.given += came;
+        self.named >= NAMED_MIN && self.given * 10 <= self.named
+    }
+}
+
+/// Fewer than this may be missing by chance.
+const NAMED_MIN: usize = 20;
 
 /// How a batch is asked for (S-2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -270,6 +286,8 @@ impl Relay {
             unfinished: false,
             started: now,
             method,
+            named: 0,
+            given: 0,
             reread: false,
         };
         let questions: Vec<Question> = match method {
@@ -297,6 +315,8 @@ impl Relay {
             unfinished: false,
             started: around.now,
             method: Method::Pages,
+            named: 0,
+            given: 0,
             reread: false,
         };
         for number in &batch.groups {

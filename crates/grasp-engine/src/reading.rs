@@ -174,12 +174,12 @@ impl Relay {
         around: &mut Around<'_>,
     ) {
         let came = asked - page.missing.len().min(asked);
-        // It named events that it does not give out: what it says it has is worth nothing.
-        if asked >= 20 && came * 10 <= asked {
-            let batches = self.session_mut().map(|session| &mut session.batches);
-            let found = batches.and_then(|all| all.get_mut(&batch?));
-            let first = found.is_some_and(|found| !std::mem::replace(&mut found.reread, true));
-            if first {
+        let batches = self.session_mut().map(|session| &mut session.batches);
+        let found = batches.and_then(|all| all.get_mut(&batch?));
+        if let Some(found) = found
+            && found.names_what_it_keeps(asked, came)
+        {
+            if !std::mem::replace(&mut found.reread, true) {
                 self.stop_comparing(batch, around);
             }
             return self.goes_on(batch, Vec::new(), around);
