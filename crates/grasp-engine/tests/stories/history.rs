@@ -118,6 +118,35 @@ fn s18_a_flood_of_needed_ids_is_bounded_and_not_confirmed() {
 }
 
 #[test]
+fn s18_a_relay_that_names_what_it_does_not_have_is_read_instead_however_few_are_asked_for() {
+    let settings = Settings { needed_ids_max: 40, ids_per_request_max: 5, ..Settings::default() };
+    let mut net = Bench::new(settings);
+    net.announce("acme", &["one"]);
+    net.replayed();
+    net.connect("one");
+    let mut next = 0;
+    for _ in 0..60 {
+        // Every comparison names others, more than may be asked for at once.
+        for compared in net.reconciles("one") {
+            net.reconciled("one", compared.sub, ids(next..next + 50));
+            next += 50;
+        }
+        for request in net.requests("one") {
+            match request.filters[0].ids.clone() {
+                Some(asked) => {
+                    let page = without(asked.clone(), asked.len());
+                    net.completes("one", request.sub, page);
+                }
+                None => net.completes("one", request.sub, empty_page(request.filters.len())),
+            }
+        }
+        net.elapse(SECOND);
+    }
+    assert!(next <= 50 * 8, "it was compared with {} times", next / 50);
+    assert_eq!(view(&net, "one").confirmed, 3, "and read page by page");
+}
+
+#[test]
 fn s18_negentropy_can_be_switched_off() {
     let mut net = following(pages_only(), &named(3), "one");
     net.connect("one");
