@@ -23,6 +23,8 @@ pub(super) async fn look(
     family: FamilyId,
     words: mpsc::UnboundedSender<HuntInput>,
 ) {
+    // Never closed.
+    let Ok(_turn) = ground.looks.acquire().await else { return };
     let Some(found) = lacks(&ground, &family).await else { return };
     if !found.complete.is_empty() {
         ground.node.ingest.complete(found.complete.clone()).await;

@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 
 /// What every job needs.
 #[derive(Debug)]
@@ -35,6 +35,8 @@ struct Ground {
     urls_per_event_max: usize,
     /// Repositories whose own objects cannot be relied upon.
     damaged: Mutex<BTreeSet<RepoId>>,
+    /// Few looks at a time: others ask the same readers.
+    looks: Semaphore,
     /// Somebody found no room in the queue.
     passed_over: AtomicBool,
     /// There is room again: everything is to be told once more.
@@ -43,6 +45,8 @@ struct Ground {
 
 /// A request reaches its server a little after it got leave; the server counts what reaches it.
 const UNDER_WAY_MAX: Duration = Duration::from_secs(5);
+/// Looks at what a family lacks, at a time; after a start there may be as many as families.
+const LOOKS_MAX: usize = 8;
 /// Events that lack something, between the store and the hunt.
 const FEED_LEN: usize = 1_024;
 
@@ -59,6 +63,7 @@ pub fn start(config: &Config, node: &Arc<Node>) -> anyhow::Result<()> {
         rule,
         urls_per_event_max: config.hunt.urls_per_event_max,
         damaged: Mutex::default(),
+        looks: Semaphore::new(LOOKS_MAX),
         passed_over: AtomicBool::new(false),
         tell_again: Notify::new(),
     });
