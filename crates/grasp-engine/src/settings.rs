@@ -95,7 +95,7 @@ impl Default for Settings {
             pages_at_once_max: 5,
             negentropy_at_once_max: 4,
             rotation_every: 5 * MINUTE,
-            rotation_overlap: MINUTE,
+            rotation_overlap: 15 * MINUTE,
             pace_per_second: 1,
             pace_burst: 30,
             pace_grasp_per_second: 20,

@@ -440,7 +440,7 @@ settings! {
     /// How often what does not fit into live subscriptions is asked for.
     NGIT_SYNC_ROTATION_SECS: secs(1, LONG_SECS), Is("300"), Questions, Built;
     /// How far each such question reaches back beyond the one before.
-    NGIT_SYNC_ROTATION_OVERLAP_SECS: secs(0, LONG_SECS), Is("60"), Questions, Built;
+    NGIT_SYNC_ROTATION_OVERLAP_SECS: secs(0, LONG_SECS), Is("900"), Questions, Built;
 
     /// Questions about the past that may start on one relay per second.
     NGIT_SYNC_STARTS_PER_SECOND: count(1, 1_000_000), Is("1"), Questions, Built;
