@@ -221,7 +221,7 @@ fn s11_what_cannot_be_heard_is_asked_for_in_turn_with_overlap() {
             for pair in turns.windows(2) {
                 let ((before, _), (at, since)) = (pair[0], pair[1]);
                 let since = since.unwrap();
-                assert!(since.0 + 15 * 60 <= before.timestamp().0 + 1, "a quarter of an hour of overlap");
+                assert!(since.0 + 15 * 60 <= before.timestamp().0 + 1, "15 minutes of overlap");
                 assert!(at.since(before) <= 7 * MINUTE, "every five minutes");
             }
         }
