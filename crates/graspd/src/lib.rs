@@ -21,6 +21,7 @@ pub mod outbound;
 pub mod outbox;
 pub mod peers;
 pub mod readers;
+pub mod report;
 pub mod repos;
 pub mod serve;
 pub mod sync;
