@@ -18,7 +18,7 @@ pub use facts::{
 pub use reason::{Lasting, Prefix, Reason};
 pub use rules::{BadPattern, Origin, RepoPattern, Rules};
 pub use subject::Subject;
-pub use verdict::{Answer, DEFERRED, Needs, PURGATORY, Remains, Verdict, Withdrawal};
+pub use verdict::{Answer, DEFERRED, Needs, PURGATORY, Remains, Verdict, Waits, Withdrawal};
 
 use crate::event::Event;
 use crate::maintainers::Standing;

@@ -12,7 +12,6 @@ use packs::{oid_of, snapshot};
 use real_git::{Git as RealGit, gits};
 use rig::{Rig, repo};
 use std::collections::BTreeSet;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -32,8 +31,7 @@ impl Pretender {
             "#!/bin/sh\n[ \"$1\" = version ] && {{ echo git version 2.47.3; exit; }}\n{script}\n"
         );
         let binary = home.path().join("git");
-        std::fs::write(&binary, text).unwrap();
-        std::fs::set_permissions(&binary, PermissionsExt::from_mode(0o755)).unwrap();
+        write_program(&binary, &text);
         Self { layout, home }
     }
 
@@ -44,6 +42,16 @@ impl Pretender {
     async fn start(&self) -> Running {
         self.git(GitLimits::default()).await.upload_pack(Path::new("/dir"), Protocol::V2).unwrap()
     }
+}
+
+/// Written by another process: a file that this one has open for writing cannot be run, and a child
+/// that another test starts meanwhile would keep it open for a moment.
+fn write_program(path: &Path, text: &str) {
+    let draft = path.with_extension("draft");
+    std::fs::write(&draft, text).unwrap();
+    let install = std::process::Command::new("install");
+    let copied = { install }.args(["-m", "755"]).args([&draft, path]).status().unwrap();
+    assert!(copied.success());
 }
 
 async fn said(running: &mut Running) -> String {
@@ -174,8 +182,7 @@ async fn what_is_not_a_git_we_can_use_is_refused_at_the_start() {
     assert!(matches!(find(Path::new("/nowhere/git")).await, Err(GitError::Start { .. })));
     assert!(matches!(find(Path::new("/bin/true")).await, Err(GitError::NotGit { .. })));
     let old = home.path().join("old");
-    std::fs::write(&old, "#!/bin/sh\necho git version 2.30.2\n").unwrap();
-    std::fs::set_permissions(&old, PermissionsExt::from_mode(0o755)).unwrap();
+    write_program(&old, "#!/bin/sh\necho git version 2.30.2\n");
     assert!(matches!(find(&old).await, Err(GitError::TooOld(_))));
 }
 
@@ -335,8 +342,7 @@ async fn hooks_are_never_run() {
         let (hooks, proof) = (served.dir.join("hooks"), served.rig.home.path().join("proof"));
         std::fs::create_dir(&hooks).unwrap();
         let hook = hooks.join("reference-transaction");
-        std::fs::write(&hook, format!("#!/bin/sh\ntouch '{}'\n", proof.display())).unwrap();
-        std::fs::set_permissions(&hook, PermissionsExt::from_mode(0o755)).unwrap();
+        write_program(&hook, &format!("#!/bin/sh\ntouch '{}'\n", proof.display()));
         let dir = format!("--git-dir={}", served.dir.display());
         let (tip, hidden) = (served.tip.to_hex(), served.hidden.to_hex());
         bound.run(&[&dir, "update-ref", "refs/heads/main", &hidden]);

@@ -137,6 +137,8 @@ pub trait Snapshot {
     fn note(&self, shelf: Shelf, key: &[u8]) -> Result<Option<Vec<u8>>>;
     /// The notes whose key starts with `prefix`, in order of their keys.
     fn notes(&self, shelf: Shelf, prefix: &[u8], count_max: usize) -> Result<Vec<Note>>;
+    /// The notes whose key comes after `key`, in order, whatever they begin with.
+    fn notes_after(&self, shelf: Shelf, key: &[u8], count_max: usize) -> Result<Vec<Note>>;
     /// Moves a query forward until it ends or `budget` is spent; see [`Cursor`].
     fn advance(
         &self,

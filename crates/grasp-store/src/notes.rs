@@ -4,6 +4,7 @@
 use crate::Result;
 use crate::space::Table;
 use heed::{RoTxn, RwTxn};
+use std::ops::Bound;
 
 /// Which kind of record; keys of different shelves never meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,9 +58,24 @@ pub(crate) fn list(
     count_max: usize,
 ) -> Result<Vec<Note>> {
     let rows = table.prefix_iter(txn, &full_key(shelf, prefix))?.take(count_max);
-    let bare =
-        |(key, value): (&[u8], &[u8])| (key.get(1..).unwrap_or_default().to_vec(), value.to_vec());
     rows.map(|row| Ok(row.map(bare)?)).collect()
+}
+
+pub(crate) fn after(
+    table: &Table,
+    txn: &RoTxn,
+    shelf: Shelf,
+    key: &[u8],
+    count_max: usize,
+) -> Result<Vec<Note>> {
+    let (from, next_shelf) = (full_key(shelf, key), [shelf as u8 + 1]);
+    let range = (Bound::Excluded(&from[..]), Bound::Excluded(&next_shelf[..]));
+    let rows = table.range(txn, &range)?.take(count_max);
+    rows.map(|row| Ok(row.map(bare)?)).collect()
+}
+
+fn bare((key, value): (&[u8], &[u8])) -> Note {
+    (key.get(1..).unwrap_or_default().to_vec(), value.to_vec())
 }
 
 pub(crate) fn put(

@@ -94,6 +94,12 @@ impl Cursor {
         Self { filters, legs, want, position: None, serial_max, now }
     }
 
+    /// The same from behind a position on: what came up to it was seen before.
+    #[must_use]
+    pub fn after(self, position: Position) -> Self {
+        Self { position: Some(position), ..self }
+    }
+
     /// After the query is done: was any filter cut off by its limit? `None` if nobody looked.
     pub fn has_more(&self) -> Option<bool> {
         let any = |state| self.legs.iter().any(|leg| leg.state == state);

@@ -174,6 +174,11 @@ impl<T: Viewed> Snapshot for T {
         notes::list(&view.tables.notes, view.txn, shelf, prefix, count_max)
     }
 
+    fn notes_after(&self, shelf: Shelf, key: &[u8], count_max: usize) -> Result<Vec<Note>> {
+        let view = self.view();
+        notes::after(&view.tables.notes, view.txn, shelf, key, count_max)
+    }
+
     fn erased(&self, event: &Event) -> Result<Erased> {
         let view = self.view();
         tombstones::erased(&view.tables.tombstones, view.txn, event)

@@ -4,12 +4,11 @@
 use crate::cli::Stream;
 use crate::clock::Clock;
 use crate::config::{Backend, Config};
-use crate::ingest::{self, waiting};
+use crate::ingest::{self, Hall, Mark, Rest};
 use crate::node::rules;
 use crate::repos::Repos;
 use crate::serve;
 use anyhow::{Context, Result, bail};
-use grasp_core::hold::Phase;
 use grasp_core::policy::Rules;
 use grasp_core::{Event, Filter, VerifiedEvent};
 use grasp_git::Layout;
@@ -108,15 +107,21 @@ pub fn held(config: &Config) -> Result<()> {
     let rules = rules(config, opened.relay_key.public);
     let repos = Repos::new(Layout::new(opened.git_root.canonicalize()?));
     let now = Clock::default().now();
+    let snapshot = opened.store.read()?;
+    let wanted_for = config.hunt.wanted.kept;
+    let hall = Hall { store: &*snapshot, rules: &rules, repos: &repos, now, wanted_for };
     let mut out = io::stdout().lock();
-    for it in waiting(&*opened.store, &rules, &repos, now)? {
-        let left = it.hold.deadline.since(now).as_secs();
-        let phase = match it.hold.phase {
-            Phase::Awake => "",
-            Phase::Asleep => " asleep,",
-        };
-        let (id, kind, author, needs) = (it.id, it.kind, it.author.to_npub(), it.needs);
-        writeln!(out, "{id} kind {kind} by {author}:{phase} {needs}; {left} s left")?;
+    let mut from = Some(Mark::Held(Vec::new()));
+    while let Some(mark) = from {
+        let (page, next) = hall.page(&mark, HELPING)?;
+        for it in page.iter().filter(|it| it.rest != Rest::Wanted) {
+            let left = it.until.since(now).as_secs();
+            let asleep = if it.rest == Rest::Asleep { " asleep," } else { "" };
+            let (id, kind) = (it.found.event.id, it.found.event.kind);
+            let (author, words) = (it.found.event.pubkey.to_npub(), &it.words);
+            writeln!(out, "{id} kind {kind} by {author}:{asleep} {words}; {left} s left")?;
+        }
+        from = next;
     }
     Ok(())
 }

@@ -192,7 +192,7 @@ async fn a_large_push_arrives_in_chunks() {
     let noise: String = (0..300_000).map(|_| format!("{:x}\n", random.next_u64())).collect();
     let tip = hosted.tree.commit("noise", &noise).await;
     let (_, answer) = hosted.says(&[(MAIN, tip)], Some("main")).await;
-    assert_eq!(answer.text, PURGATORY);
+    assert!(answer.text.starts_with(PURGATORY));
     let told = pushes(&hosted.tree, &hosted.url(), &[MAIN]).await;
     assert!(told.ok(), "{told:?}");
     let (_home, path) = clones(&hosted.url(), None).await.unwrap();

@@ -151,9 +151,9 @@ async fn any_identifier_a_person_may_choose_can_be_pushed_to_and_cloned() {
     for identifier in ["Acme Tools", "a:b", "\u{1f355}", "100%", "%2e%2e", "-x", "a.git", "..."] {
         let odd = Repository::new(alice(), identifier);
         let answer = hosted.client.publishes(&odd.announcement_listing(DOMAIN, THEN)).await;
-        assert_eq!(answer.text, PURGATORY, "{identifier}");
+        assert!(answer.text.starts_with(PURGATORY), "{identifier}");
         let state = odd.state(&odd.owner, THEN, &[(MAIN, &tip.to_hex())], Some("main"));
-        assert_eq!(hosted.client.publishes(&state).await.text, PURGATORY, "{identifier}");
+        assert!(hosted.client.publishes(&state).await.text.starts_with(PURGATORY), "{identifier}");
         let url = odd.clone_url(&hosted.server.address);
         hosted.tree.push(&url, &["main"]).await.expect(identifier);
         assert_eq!(WorkTree::clone(&git, &url, &[]).await.read("README"), "hello");

@@ -22,7 +22,7 @@ async fn a_push_to_one_owner_moves_the_others_before_it_returns() {
         let own = hosted.acme.announcement_naming(DOMAIN, THEN + 1, &[&bob()]);
         let bobs = twin().announcement_naming(DOMAIN, THEN + 1, &[&owner]);
         for announcement in [&own, &bobs] {
-            assert_eq!(hosted.client.publishes(announcement).await.text, PURGATORY);
+            assert!(hosted.client.publishes(announcement).await.text.starts_with(PURGATORY));
         }
         let there = twin().clone_url(&hosted.server.address);
         let tip = hosted.tree.commit("README", "hello").await;
@@ -37,7 +37,7 @@ async fn a_push_to_one_owner_moves_the_others_before_it_returns() {
 
         let next = copy.commit("README", "by bob").await;
         let state = twin().state(&bob(), THEN + 500, &[(MAIN, &next.to_hex())], Some("main"));
-        assert_eq!(hosted.client.publishes(&state).await.text, PURGATORY);
+        assert!(hosted.client.publishes(&state).await.text.starts_with(PURGATORY));
         copy.push(&there, &["main"]).await.expect("to the other's");
         assert_eq!(hosted.shown().await, refs(&[(MAIN, next)]), "{rule}");
         let copy = WorkTree::clone(&Git::any(), &hosted.url(), &[]).await;
@@ -78,7 +78,7 @@ async fn who_is_only_listed_signs_under_one_rule_and_not_under_the_other() {
         let answer = hosted.client.publishes(&state).await;
         let push = hosted.pushes(&["main"]).await;
         if rule == "listed" {
-            assert_eq!(answer.text, PURGATORY);
+            assert!(answer.text.starts_with(PURGATORY));
             push.expect("bob's word counts");
             assert_eq!(hosted.shown().await, refs(&[(MAIN, second)]));
         } else {
@@ -94,16 +94,16 @@ async fn strangers_with_the_same_name_share_nothing() {
     let (mut hosted, first) = Hosted::published(&Git::any(), &[]).await;
     let namesake = Repository::new(alice(), "acme");
     let announcement = namesake.announcement_listing(DOMAIN, THEN);
-    assert_eq!(hosted.client.publishes(&announcement).await.text, PURGATORY);
+    assert!(hosted.client.publishes(&announcement).await.text.starts_with(PURGATORY));
     let state = namesake.state(&alice(), THEN + 500, &[(MAIN, &first.to_hex())], Some("main"));
-    assert_eq!(hosted.client.publishes(&state).await.text, PURGATORY, "her data is not here");
+    assert!(hosted.client.publishes(&state).await.text.starts_with(PURGATORY), "her data is not here");
     let there = namesake.clone_url(&hosted.server.address);
     assert_eq!(hosted.shown_at(&there).await, refs(&[]));
     hosted.tree.push(&there, &["main"]).await.expect("her own copy");
     let own = WorkTree::init(&Git::any()).await;
     let other = own.commit("README", "something else").await;
     let state = namesake.state(&alice(), THEN + 600, &[(MAIN, &other.to_hex())], Some("main"));
-    assert_eq!(hosted.client.publishes(&state).await.text, PURGATORY);
+    assert!(hosted.client.publishes(&state).await.text.starts_with(PURGATORY));
     own.push(&there, &["+HEAD:main"]).await.expect("and on her own way");
     assert_eq!(hosted.shown().await, refs(&[(MAIN, first)]));
     assert_eq!(hosted.shown_at(&there).await, refs(&[(MAIN, other)]));
@@ -121,7 +121,7 @@ async fn when_one_owner_leaves_the_others_stay() {
     let there = twin().clone_url(&hosted.server.address);
     let next = hosted.tree.commit("README", "both agree").await;
     let state = twin().state(&bob(), THEN + 500, &[(MAIN, &next.to_hex())], Some("main"));
-    assert_eq!(hosted.client.publishes(&state).await.text, PURGATORY);
+    assert!(hosted.client.publishes(&state).await.text.starts_with(PURGATORY));
     hosted.pushes(&["main"]).await.expect("bob's state at the owner's address");
     assert_eq!(hosted.shown_at(&there).await, refs(&[(MAIN, next)]));
     let leaves = hosted.acme.announcement_listing("elsewhere.example", THEN + 50);
@@ -148,7 +148,7 @@ async fn a_state_taken_back_gives_way_to_another_maintainers() {
     .await;
     let by_bob = hosted.tree.commit("README", "by bob").await;
     let state = twin().state(&bob(), THEN + 20, &[(MAIN, &by_bob.to_hex())], Some("main"));
-    assert_eq!(hosted.client.publishes(&state).await.text, PURGATORY);
+    assert!(hosted.client.publishes(&state).await.text.starts_with(PURGATORY));
     hosted.pushes(&["main"]).await.expect("bob's");
     let newest = hosted.tree.commit("README", "by the owner").await;
     hosted.later();
@@ -198,7 +198,7 @@ async fn who_is_no_longer_a_maintainer_moves_nothing_more() {
     assert!(hosted.client.publishes(&invites).await.ok);
     let second = hosted.tree.commit("README", "second").await;
     let state = hosted.acme.state(&bob(), THEN + 500, &[(MAIN, &second.to_hex())], Some("main"));
-    assert_eq!(hosted.client.publishes(&state).await.text, PURGATORY);
+    assert!(hosted.client.publishes(&state).await.text.starts_with(PURGATORY));
     let alone = hosted.acme.announcement_listing(DOMAIN, THEN + 2);
     assert!(hosted.client.publishes(&alone).await.ok);
     assert_refused(&hosted.pushes(&["main"]).await, "by a maintainer");

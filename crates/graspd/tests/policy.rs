@@ -21,7 +21,7 @@ async fn a_fresh_announcement_is_held_unseen_and_survives_a_restart() {
     let announcement = acme().announcement_listing(&server.address, THEN);
     let answer = client.publishes(&announcement).await;
     assert!(answer.ok);
-    assert_eq!(answer.text, PURGATORY);
+    assert!(answer.text.starts_with(PURGATORY));
     let again = client.publishes(&announcement).await;
     assert!(again.ok);
     assert_eq!(again.text, "duplicate: in purgatory");
@@ -78,7 +78,7 @@ async fn a_state_needs_an_announcement_and_an_author_with_a_say() {
     let rightful = state(&acme.owner, "acme");
     let answer = client.publishes(&rightful).await;
     assert!(answer.ok);
-    assert_eq!(answer.text, PURGATORY, "its objects are not here");
+    assert!(answer.text.starts_with(PURGATORY), "its objects are not here");
     assert_unseen(&mut client, &rightful).await;
 }
 
@@ -154,7 +154,7 @@ async fn a_pull_request_waits_for_its_commit() {
     let proposal = alice().signs(draft.tag(&["c", TIP]));
     let answer = client.publishes(&proposal).await;
     assert!(answer.ok);
-    assert_eq!(answer.text, PURGATORY);
+    assert!(answer.text.starts_with(PURGATORY));
     assert_unseen(&mut client, &proposal).await;
     let lost = Draft::new(Kind::PULL_REQUEST, THEN).tag(&["a", "30617:00:x"]).tag(&["c", TIP]);
     let lost = client.publishes(&alice().signs(lost)).await;
@@ -203,7 +203,7 @@ async fn lists_of_the_operator_are_obeyed() {
         Repository::new(alice(), identifier).announcement_listing(&server.address, THEN)
     };
     for welcome in ["chosen", "shared"] {
-        assert_eq!(client.publishes(&announces(welcome)).await.text, PURGATORY);
+        assert!(client.publishes(&announces(welcome)).await.text.starts_with(PURGATORY));
     }
     let other = client.publishes(&announces("other")).await;
     assert!(other.refused("restricted: this server hosts chosen repositories"), "{other:?}");
@@ -236,14 +236,14 @@ async fn a_full_waiting_room_refuses_newcomers_and_keeps_who_was_let_in() {
         repository.announcement_listing(&server.address, THEN)
     };
     for n in 0..3 {
-        assert_eq!(client.publishes(&announces(n)).await.text, PURGATORY);
+        assert!(client.publishes(&announces(n)).await.text.starts_with(PURGATORY));
     }
     let fourth = client.publishes(&announces(3)).await;
     assert!(fourth.refused("rate-limited:"), "{fourth:?}");
     assert_eq!(client.publishes(&announces(0)).await.text, "duplicate: in purgatory");
     let leaves = Author::number(50);
     assert!(client.publishes(&deletion(&leaves, THEN + 1, &[&announces(0)])).await.ok);
-    assert_eq!(client.publishes(&announces(3)).await.text, PURGATORY);
+    assert!(client.publishes(&announces(3)).await.text.starts_with(PURGATORY));
 }
 
 #[tokio::test]
@@ -252,7 +252,7 @@ async fn under_a_base_path_only_that_path_means_us() {
     assert!(server.address.ends_with("/grasp"), "{}", server.address);
     let mut client = Client::connect(&server.url()).await;
     let here = acme().announcement_listing(&server.address, THEN);
-    assert_eq!(client.publishes(&here).await.text, PURGATORY);
+    assert!(client.publishes(&here).await.text.starts_with(PURGATORY));
     let root = server.address.trim_end_matches("/grasp");
     let beside = Repository::new(bob(), "acme").announcement_listing(root, THEN);
     assert!(client.publishes(&beside).await.refused("invalid: announcement must list"));

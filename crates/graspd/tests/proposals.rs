@@ -93,7 +93,7 @@ async fn an_event_with_another_commit_sends_the_upload_away_and_waits() {
     let event = it.proposes(&other);
     it.pushes(&it.tip, &event).await.expect("before the event");
     let answer = it.hosted.client.publishes(&event).await;
-    assert_eq!(answer.text, PURGATORY);
+    assert!(answer.text.starts_with(PURGATORY));
     assert!(!it.hosted.serves(&event).await);
     until("the upload is gone", || async { it.hosted.incoming() == 0 }).await;
     assert_refused(&it.pushes(&it.tip, &event).await, "the pull request names another commit");
@@ -108,7 +108,7 @@ async fn an_event_first_waits_for_exactly_its_commit() {
         let mut it = Offer::made(&Git::any(), &[]).await;
         let draft = Draft::new(kind, LATER).tag(&["a", &it.hosted.acme.coordinate()]);
         let event = alice().signs(draft.tag(&["c", &it.tip.to_hex()]));
-        assert_eq!(it.hosted.client.publishes(&event).await.text, PURGATORY);
+        assert!(it.hosted.client.publishes(&event).await.text.starts_with(PURGATORY));
         let push = it.pushes(&it.first, &event).await;
         assert_refused(&push, &format!("proposes {}", it.tip));
         it.hosted.crashes().await;
@@ -170,7 +170,7 @@ async fn what_nobody_signed_for_is_pushed_on_its_own() {
     let push = it.copy.push(&it.hosted.url(), &both).await;
     assert_refused(&push, "push refs/nostr/<event id> in a push of its own");
     assert_eq!(it.hosted.shown().await, refs(&[(MAIN, it.first)]));
-    assert_eq!(it.hosted.client.publishes(&event).await.text, PURGATORY);
+    assert!(it.hosted.client.publishes(&event).await.text.starts_with(PURGATORY));
     it.copy.push(&it.hosted.url(), &both).await.expect("both are signed for now");
     assert_eq!(it.hosted.shown().await, refs(&[(MAIN, it.tip), (&place(&event), it.tip)]));
     assert!(it.hosted.serves(&event).await);
@@ -184,7 +184,7 @@ async fn an_event_that_is_no_pull_request_here_has_no_ref() {
     assert_refused(&it.pushes(&it.tip, &issue).await, "the event of that id is no pull request");
     let elsewhere = Repository::new(bob(), "elsewhere");
     let announcement = elsewhere.announcement_listing(DOMAIN, THEN);
-    assert_eq!(it.hosted.client.publishes(&announcement).await.text, PURGATORY);
+    assert!(it.hosted.client.publishes(&announcement).await.text.starts_with(PURGATORY));
     let event = elsewhere.pull_request(&alice(), LATER, &it.tip);
     assert_waits(&it.hosted.client.publishes(&event).await);
     assert_refused(&it.pushes(&it.tip, &event).await, "the pull request is for another repository");
@@ -229,7 +229,7 @@ async fn uploads_without_an_event_do_not_stay() {
     let event = it.proposes(&it.tip);
     it.pushes(&it.tip, &event).await.expect("before the event");
     until("uploads go", || async { it.hosted.incoming() == 0 }).await;
-    assert_eq!(it.hosted.client.publishes(&event).await.text, PURGATORY);
+    assert!(it.hosted.client.publishes(&event).await.text.starts_with(PURGATORY));
     it.pushes(&it.tip, &event).await.expect("once more, for its event");
     assert!(it.hosted.serves(&event).await);
 }

@@ -198,7 +198,7 @@ async fn an_expired_state_authorises_nothing_and_may_be_published_again() {
     hosted.server.logs("gave up waiting for git data").await;
     assert_refused(&hosted.pushes(&["main"]).await, "no state event is waiting");
     assert_eq!(hosted.shown().await, refs(&[(MAIN, first)]));
-    assert_eq!(hosted.client.publishes(&state).await.text, PURGATORY);
+    assert!(hosted.client.publishes(&state).await.text.starts_with(PURGATORY));
     hosted.pushes(&["main"]).await.expect("signed for again");
     assert_eq!(hosted.shown().await, refs(&[(MAIN, second)]));
 }
@@ -213,7 +213,7 @@ async fn an_announcement_nobody_woke_is_forgotten() {
     let (_, answer) = hosted.says(&[(MAIN, tip)], Some("main")).await;
     assert!(answer.refused("invalid: no announcement exists"), "{answer:?}");
     let again = hosted.client.publishes(&hosted.announcement.clone()).await;
-    assert_eq!(again.text, PURGATORY, "a person may try again");
+    assert!(again.text.starts_with(PURGATORY), "a person may try again");
 }
 
 #[tokio::test]

@@ -49,7 +49,7 @@ async fn the_first_push_serves_what_was_held_before_it_returns() {
         reader.subscribes("live", &[json!({"limit": 0})]).await;
         let tip = hosted.tree.commit("README", "hello").await;
         let (state, answer) = hosted.says(&[(MAIN, tip)], Some("main")).await;
-        assert!(answer.ok && answer.text == PURGATORY, "{answer:?}");
+        assert!(answer.ok && answer.text.starts_with(PURGATORY), "{answer:?}");
         assert!(!hosted.serves(&state).await);
 
         hosted.pushes(&["main"]).await.expect("the push");

@@ -15,7 +15,7 @@ async fn a_word_about_nothing_takes_no_push_back() {
     let owner = hosted.acme.owner.clone();
     let second = hosted.tree.commit("README", "second").await;
     let state = hosted.acme.state(&owner, THEN + 20, &[(MAIN, &second.to_hex())], Some("main"));
-    assert_eq!(hosted.client.publishes(&state).await.text, PURGATORY);
+    assert!(hosted.client.publishes(&state).await.text.starts_with(PURGATORY));
     // Newer, and says where HEAD is and nothing else.
     let about_nothing = hosted.acme.state(&owner, THEN + 30, &[], Some("main"));
     assert!(hosted.client.publishes(&about_nothing).await.accepted());
@@ -37,7 +37,7 @@ async fn a_crowd_that_lists_the_owner_keeps_nobody_from_pushing() {
     for number in 1_000..1_150 {
         let squatter = Repository::new(Author::number(number), "acme");
         let announcement = squatter.announcement_naming(DOMAIN, THEN, &[&owner]);
-        assert_eq!(hosted.client.publishes(&announcement).await.text, PURGATORY);
+        assert!(hosted.client.publishes(&announcement).await.text.starts_with(PURGATORY));
     }
     let tip = hosted.tree.commit("README", "hello").await;
     hosted.signs(&[(MAIN, tip)]).await;
@@ -50,9 +50,9 @@ async fn naming_somebody_elses_commit_brings_none_of_their_objects() {
     let (mut hosted, first) = Hosted::published(&Git::any(), &[]).await;
     let twin = Repository::new(bob(), "acme");
     let announcement = twin.announcement_naming(DOMAIN, THEN, &[&hosted.acme.owner]);
-    assert_eq!(hosted.client.publishes(&announcement).await.text, PURGATORY);
+    assert!(hosted.client.publishes(&announcement).await.text.starts_with(PURGATORY));
     let state = twin.state(&bob(), LATER, &[(MAIN, &first.to_hex())], Some("main"));
-    assert_eq!(hosted.client.publishes(&state).await.text, PURGATORY);
+    assert!(hosted.client.publishes(&state).await.text.starts_with(PURGATORY));
     assert!(!hosted.serves(&state).await && !hosted.serves(&announcement).await);
     assert!(!hosted.directory_of(&twin).exists());
 }
@@ -65,7 +65,7 @@ async fn a_pull_request_carries_nothing_to_strangers() {
     assert!(hosted.client.publishes(&announcement).await.ok);
     let tip = hosted.tree.commit("README", "bob's").await;
     let state = other.state(&bob(), THEN + 1, &[(MAIN, &tip.to_hex())], Some("main"));
-    assert_eq!(hosted.client.publishes(&state).await.text, PURGATORY);
+    assert!(hosted.client.publishes(&state).await.text.starts_with(PURGATORY));
     let there = other.clone_url(&hosted.server.address);
     hosted.tree.push(&there, &["main"]).await.expect("bob's own repository");
     let both = [hosted.acme.coordinate(), other.coordinate()];

@@ -1,7 +1,8 @@
 //! What a rule answers, and how that is put to whoever sent the event.
 
 use super::Reason;
-use crate::id::{Oid, RepoId};
+use crate::id::{EventId, Oid, RepoId};
+use crate::kind::Kind;
 use std::fmt;
 
 /// The literal sentence GRASP-01 gives for held events; clients may show it.
@@ -38,11 +39,48 @@ pub enum Needs {
     Anchor,
 }
 
+/// An event and what it waits for, in the words everybody gets: the sender, git, the page, the API.
+#[derive(Debug, Clone, Copy)]
+pub struct Waits<'a> {
+    pub kind: Kind,
+    pub id: EventId,
+    pub needs: &'a Needs,
+}
+
+impl fmt::Display for Waits<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = &self.id.to_string()[..SHORT];
+        match self.kind {
+            Kind::ANNOUNCEMENT => write!(f, "announcement {id}… {}", self.needs),
+            Kind::STATE => write!(f, "state {id}… {}", self.needs),
+            Kind::PULL_REQUEST => write!(f, "pull request {id}… {}", self.needs),
+            Kind::PULL_REQUEST_UPDATE => write!(f, "pull request update {id}… {}", self.needs),
+            kind => write!(f, "event {id}… (kind {kind}) {}", self.needs),
+        }
+    }
+}
+
+/// Hex digits people are shown of an id.
+const SHORT: usize = 12;
+/// Objects that are named; of the rest only the number is told.
+const NAMED_MAX: usize = 3;
+
 impl fmt::Display for Needs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::GitData { missing } if missing.is_empty() => f.write_str("waits for git data"),
-            Self::GitData { missing } => write!(f, "waits for {} git objects", missing.len()),
+            Self::GitData { missing } => {
+                let plural = if missing.len() == 1 { "" } else { "s" };
+                write!(f, "waits for git object{plural}")?;
+                for (at, oid) in missing.iter().take(NAMED_MAX).enumerate() {
+                    let comma = if at == 0 { "" } else { "," };
+                    write!(f, "{comma} {}…", &oid.to_string()[..SHORT])?;
+                }
+                match missing.len().saturating_sub(NAMED_MAX) {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
+                }
+            }
             Self::Unsatisfiable => {
                 f.write_str("names an object or a ref that git cannot have, so it waits in vain")
             }
@@ -118,7 +156,8 @@ impl Withdrawal {
 
 fn held(needs: &Needs) -> String {
     match needs {
-        Needs::GitData { .. } => PURGATORY.to_owned(),
+        Needs::GitData { missing } if missing.is_empty() => PURGATORY.to_owned(),
+        Needs::GitData { .. } => format!("{PURGATORY}; it {needs}"),
         other => format!("purgatory: won't be served yet; it {other}"),
     }
 }

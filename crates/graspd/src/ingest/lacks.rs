@@ -136,6 +136,27 @@ pub fn families_of(
     events.iter().map(|it| looker.families_of(it)).collect()
 }
 
+/// The same for one event and a snapshot at hand.
+pub(super) fn families_in(
+    store: &dyn Snapshot,
+    rules: &Rules,
+    it: &StoredEvent,
+) -> Result<Vec<FamilyId>> {
+    Looker { store, roles: &mut RoleCache::default(), rules }.families_of(it)
+}
+
+/// How many objects one repository lacks of what was signed for it.
+pub(super) fn lacked_by(
+    store: &dyn Snapshot,
+    rules: &Rules,
+    repos: &Repos,
+    repo: &RepoId,
+) -> Result<usize> {
+    let needs = needs_of(store, &mut RoleCache::default(), rules, repos, repo)?;
+    let missing: BTreeSet<&Oid> = needs.iter().flat_map(|it| &it.missing).collect();
+    Ok(missing.len())
+}
+
 /// The families of these repositories, as far as they are here.
 pub fn families_around(
     store: &dyn EventStore,

@@ -2,6 +2,7 @@
 //! verification on a lane of its own, then gather, judge and apply inside one durable transaction
 //! shared with its neighbours; after that its subscribers are told, and then its sender.
 
+mod about;
 mod admit;
 mod affected;
 mod blacklist;
@@ -30,6 +31,7 @@ mod waiting;
 mod wanted;
 mod writer;
 
+pub use about::{About, Hosted, about, followed_state};
 pub use admit::{Admission, Bounds};
 pub use blacklist::withdraw_blacklisted;
 pub use found::{Fetched, Mended, Taken};
@@ -46,7 +48,7 @@ pub use second_chance::{SecondChance, Sizes};
 pub use settle::{Checkpoint, Step};
 pub use uploads::UploadLimits;
 pub use views::{Hosting, hosted};
-pub use waiting::{Waiting, waiting};
+pub use waiting::{Hall, Mark, Rest, Waiting};
 pub use wanted::WantedLimits;
 pub use writer::Writer;
 

@@ -26,7 +26,7 @@ fn state(at: u64, oid: &str) -> VerifiedEvent {
 fn given_up(machine: &mut Machine) -> VerifiedEvent {
     machine.publishes(&acme().announcement_listing(DOMAIN, THEN));
     let state = state(1, OID);
-    assert_eq!(machine.publishes(&state).text, PURGATORY);
+    assert!(machine.publishes(&state).text.starts_with(PURGATORY));
     machine.gives_up(&state);
     state
 }
@@ -49,7 +49,7 @@ fn s33_what_gave_up_is_neither_served_nor_held_and_no_relay_brings_it_back() {
     let again = machine.is_offered(state.event().clone(), synced()).unwrap();
     assert!(!again.ok, "{again:?}");
     assert!(is_in(&machine, Space::Wanted, &state.id) && !is_in(&machine, Space::Held, &state.id));
-    assert_eq!(machine.publishes(&state).text, PURGATORY, "its author may bring it again");
+    assert!(machine.publishes(&state).text.starts_with(PURGATORY), "its author may bring it again");
     assert!(!is_in(&machine, Space::Wanted, &state.id) && is_in(&machine, Space::Held, &state.id));
 }
 
