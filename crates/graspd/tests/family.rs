@@ -96,7 +96,10 @@ async fn strangers_with_the_same_name_share_nothing() {
     let announcement = namesake.announcement_listing(DOMAIN, THEN);
     assert!(hosted.client.publishes(&announcement).await.text.starts_with(PURGATORY));
     let state = namesake.state(&alice(), THEN + 500, &[(MAIN, &first.to_hex())], Some("main"));
-    assert!(hosted.client.publishes(&state).await.text.starts_with(PURGATORY), "her data is not here");
+    assert!(
+        hosted.client.publishes(&state).await.text.starts_with(PURGATORY),
+        "her data is not here"
+    );
     let there = namesake.clone_url(&hosted.server.address);
     assert_eq!(hosted.shown_at(&there).await, refs(&[]));
     hosted.tree.push(&there, &["main"]).await.expect("her own copy");
