@@ -151,7 +151,9 @@ impl Hall<'_> {
         let (kind, id) = (found.event.kind, found.event.id);
         let words = match (&needs, verdict) {
             (Some(needs), _) => Waits { kind, id, needs }.to_string(),
-            (None, Ok(Verdict::Accept)) => format!("{id} has all it needs and is about to be served"),
+            (None, Ok(Verdict::Accept)) => {
+                format!("{id} has all it needs and is about to be served")
+            }
             (None, Ok(verdict)) => format!("{id}: {}", verdict.answer().text),
             (None, Err(reason)) => format!("{id}: {reason}"),
         };
