@@ -12,6 +12,7 @@ use packs::{oid_of, snapshot};
 use real_git::{Git as RealGit, gits};
 use rig::{Rig, repo};
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
