@@ -47,6 +47,7 @@ impl Pretender {
 
 /// Written by another process: a file that this one has open for writing cannot be run, and a child
 /// that another test starts meanwhile would keep it open for a moment.
+#[allow(clippy::disallowed_methods, reason = "no git is started here")]
 fn write_program(path: &Path, text: &str) {
     let draft = path.with_extension("draft");
     std::fs::write(&draft, text).unwrap();
