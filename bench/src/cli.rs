@@ -9,6 +9,7 @@ usage: bench relay [--quick] [--events N] [--connections N] [--only PART] [--jso
        bench git   [--quick] [--only PART] [--json] [--check] [--graspd PATH]
        bench sync  [--quick] [--only PART] [--json] [--check] [--graspd PATH]
        bench coldsync [--quick] [--only PART] [--json] [--check] [--graspd PATH]
+       bench visible  [--quick] [--only PART] [--json] [--check] [--graspd PATH]
 
   --quick          tiny sizes: shows that everything works, and nothing about speed
   --events N       stored events for ingest, queries and memory (50000)
@@ -17,6 +18,7 @@ usage: bench relay [--quick] [--events N] [--connections N] [--only PART] [--jso
                    git: one of refs, clone, push, branches, memory
                    sync: one of engine, live, history
                    coldsync: one of start, states
+                   visible: one of pages, upkeep
   --json           print the report as JSON
   --check          end with an error when a requirement is missed
   --graspd PATH    measure this server instead of building the one in this workspace";
@@ -27,6 +29,7 @@ pub(crate) enum Command {
     Git(Settings),
     Sync(Settings),
     Coldsync(Settings),
+    Visible(Settings),
     /// Hidden: the engine alone in a process of its own, or the floor beside it.
     Engine(EnginePart, Crowd),
     /// Hidden: the other end of the echo floor.
@@ -69,6 +72,9 @@ pub(crate) enum Part {
     History,
     Start,
     States,
+    /// Pages and reports, alone and beside others.
+    Pages,
+    Upkeep,
 }
 
 const RELAY_PARTS: &[(&str, Part)] =
@@ -86,6 +92,8 @@ const SYNC_PARTS: &[(&str, Part)] =
 
 const COLDSYNC_PARTS: &[(&str, Part)] = &[("start", Part::Start), ("states", Part::States)];
 
+const VISIBLE_PARTS: &[(&str, Part)] = &[("pages", Part::Pages), ("upkeep", Part::Upkeep)];
+
 impl Settings {
     pub(crate) fn wants(&self, part: Part) -> bool {
         self.only.is_none_or(|only| only == part)
@@ -98,6 +106,7 @@ pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, 
         Some("git") => settings(words, GIT_PARTS).and_then(fixed).map(Command::Git),
         Some("sync") => settings(words, SYNC_PARTS).and_then(fixed).map(Command::Sync),
         Some("coldsync") => settings(words, COLDSYNC_PARTS).and_then(fixed).map(Command::Coldsync),
+        Some("visible") => settings(words, VISIBLE_PARTS).and_then(fixed).map(Command::Visible),
         Some("engine") => {
             let part = words.next().as_deref().and_then(EnginePart::parse).ok_or(USAGE)?;
             Ok(Command::Engine(part, Crowd::parse(&mut words).ok_or(USAGE)?))

@@ -1,5 +1,5 @@
-//! A load generator and its report: `cargo run --release -p bench -- relay`, `git`, `sync` or
-//! `coldsync`.
+//! A load generator and its report: `cargo run --release -p bench -- relay`, `git`, `sync`,
+//! `coldsync` or `visible`.
 //! It starts the real server as a process of its own and measures each figure beside what the same
 //! machine could do at best in the same run, so that a report means something on any machine.
 
@@ -14,10 +14,12 @@ mod plan;
 mod process;
 mod relay;
 mod report;
+mod seedling;
 mod server;
 mod spent;
 mod stats;
 mod sync;
+mod visible;
 mod wire;
 mod work;
 
@@ -53,6 +55,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
             Command::Git(settings) => Ok(shown(&git::measure(settings).await?, settings)),
             Command::Sync(settings) => Ok(shown(&sync::measure(settings).await?, settings)),
             Command::Coldsync(settings) => Ok(shown(&coldsync::measure(settings).await?, settings)),
+            Command::Visible(settings) => Ok(shown(&visible::measure(settings).await?, settings)),
             Command::Engine(part, crowd) => {
                 println!("{}", part.figures(crowd)?);
                 Ok(ExitCode::SUCCESS)

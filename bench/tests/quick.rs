@@ -69,6 +69,30 @@ fn and_those_of_git_data_that_nobody_brings() {
     );
 }
 
+#[test]
+fn and_those_of_what_the_server_tells_about_itself() {
+    can_be_measured(
+        "visible",
+        &[
+            "page /, p99",
+            "page of a repository, p99",
+            "report status, p50",
+            "report purgatory, p99",
+            "report of an event that waits",
+            "its last whole page, p50",
+            "after a pause",
+            "REQ while",
+            "publish while",
+            "reports meanwhile",
+            "upkeep with 24 h",
+            "refs looked at",
+            "events compared",
+            "equal",
+            "after its rounds",
+        ],
+    );
+}
+
 fn can_be_measured(what: &str, topics: &[&str]) {
     let bench = env!("CARGO_BIN_EXE_bench");
     let output = Command::new(bench).args([what, "--quick", "--json"]).output().unwrap();

@@ -61,21 +61,22 @@ impl Question {
 }
 
 /// A connection.
-struct Line {
+#[derive(Debug)]
+pub(crate) struct Line {
     stream: TcpStream,
     answer: Vec<u8>,
     /// The server wants no more requests on it.
-    is_over: bool,
+    pub(crate) is_over: bool,
 }
 
 impl Line {
-    async fn open(address: &str) -> Result<Self> {
+    pub(crate) async fn open(address: &str) -> Result<Self> {
         let stream = TcpStream::connect(address).await.context("cannot connect")?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, answer: Vec::with_capacity(16 << 10), is_over: false })
     }
 
-    async fn ask(&mut self, request: &str) -> Result<&[u8]> {
+    pub(crate) async fn ask(&mut self, request: &str) -> Result<&[u8]> {
         self.stream.write_all(request.as_bytes()).await?;
         self.answer.clear();
         let start = loop {

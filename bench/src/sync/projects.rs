@@ -4,18 +4,15 @@
 use super::plan::History;
 use super::shared::tagged;
 use crate::events::{comment, issue, on_all_cores};
-use crate::git::hosted::{ALL, bare, git, push};
-use anyhow::{Context, Result};
+use crate::seedling::{MAIN, Seedling};
+use anyhow::Result;
 use grasp_core::{Kind, VerifiedEvent};
-use grasp_testkit::{Author, Draft, Random, Repository, WorkTree};
-use std::fs;
+use grasp_testkit::{Author, Draft, Random, Repository};
 use std::path::Path;
-use tempfile::TempDir;
 
 /// The name of the server that hosts them all.
 pub(super) const DOMAIN: &str = "git.example";
 const AUTHORS: u64 = 500;
-const MAIN: &str = "refs/heads/main";
 /// Between two threads, so that no second is crowded.
 const GAP_SECS: u64 = 10;
 
@@ -32,7 +29,7 @@ pub(super) struct Projects {
 impl Projects {
     /// Known to the relay at `elsewhere`, too.
     pub(super) async fn sign(plan: &History, elsewhere: &str, now: u64) -> Result<Self> {
-        let seedling = Seedling::plant().await?;
+        let seedling = Seedling::with_readme("hello").await?;
         let authors: Vec<Author> = (1..=AUTHORS).map(Author::number).collect();
         let repositories: Vec<Repository> = authors
             .iter()
@@ -76,13 +73,7 @@ impl Projects {
 
     /// Puts the git data of all of them below a server's root.
     pub(super) fn plant(&self, root: &Path) -> Result<()> {
-        for repository in &self.repositories {
-            let owner = root.join(repository.owner.key.to_npub());
-            let directory = owner.join(format!("{}.git", repository.identifier));
-            copy(&self.seedling.path(), &directory)
-                .with_context(|| format!("cannot make {}", directory.display()))?;
-        }
-        Ok(())
+        self.seedling.plant(&self.repositories, root)
     }
 }
 
@@ -91,47 +82,4 @@ fn announcement(of: &Repository, elsewhere: &str, at: u64) -> VerifiedEvent {
     let draft = draft.tag(&["name", &of.identifier]).tag(&["clone", &of.clone_url(DOMAIN)]);
     let relays = [format!("ws://{DOMAIN}"), elsewhere.to_owned()];
     of.owner.signs(tagged(draft, "relays", &relays))
-}
-
-/// A bare repository with one commit.
-#[derive(Debug)]
-struct Seedling {
-    home: TempDir,
-    tip: String,
-}
-
-impl Seedling {
-    async fn plant() -> Result<Self> {
-        let home = tempfile::tempdir()?;
-        let tree = WorkTree::init(&git()).await;
-        tree.git(&["symbolic-ref", "HEAD", MAIN]).await;
-        let tip = tree.commit("README", "hello").await.to_hex();
-        let seedling = Self { home, tip };
-        let path = seedling.path();
-        push(&tree, &bare(&tree, &path).await, &ALL).await?;
-        // Nothing that a server would not have.
-        fs::remove_dir_all(path.join("hooks"))?;
-        fs::write(path.join("HEAD"), format!("ref: {MAIN}\n"))?;
-        Ok(seedling)
-    }
-
-    fn path(&self) -> std::path::PathBuf {
-        self.home.path().join("seedling.git")
-    }
-}
-
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let (entry, to) = {
-            let entry = entry?;
-            let to = to.join(entry.file_name());
-            (entry, to)
-        };
-        match entry.file_type()?.is_dir() {
-            true => copy(&entry.path(), &to)?,
-            false => drop(fs::copy(entry.path(), to)?),
-        }
-    }
-    Ok(())
 }

@@ -77,6 +77,7 @@ fn answer(action: Action) -> Option<Input> {
         Action::Authenticate(relay) => Some(accepted(relay)),
         Action::Hangup(_)
         | Action::Close { .. }
+        | Action::Doubt { .. }
         | Action::Remember(_)
         | Action::Forget(_)
         | Action::Tell(_) => None,

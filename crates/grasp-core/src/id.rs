@@ -181,15 +181,7 @@ impl Identifier {
 
     /// As it appears in a URL: everything but RFC 3986 unreserved bytes escaped.
     pub fn percent_encoded(&self) -> String {
-        let mut out = String::new();
-        for byte in self.0.bytes() {
-            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-                out.push(char::from(byte));
-            } else {
-                out.push_str(&format!("%{byte:02X}"));
-            }
-        }
-        out
+        crate::service::percent_encoded(&self.0)
     }
 }
 

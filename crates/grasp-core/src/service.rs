@@ -145,6 +145,20 @@ fn segments(url: &Url) -> impl Iterator<Item = &str> {
     url.path().split('/').filter(|part| !part.is_empty())
 }
 
+/// Everything but RFC 3986 unreserved bytes escaped.
+pub fn percent_encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                out.push(char::from(byte));
+            }
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
 /// Decodes percent escapes exactly once; `None` if they are malformed or not UTF-8.
 pub fn percent_decoded(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());

@@ -5,15 +5,18 @@ use crate::history::{Question, Work};
 use crate::refusal::Refusal;
 use crate::relay::{Around, Auth, Relay};
 use crate::timers::Concern;
-use crate::vocabulary::{Action, End, News, Sub};
+use crate::vocabulary::{Action, Doubt, End, News, Sub};
 
 impl Relay {
     /// A question is over.
     pub(crate) fn question_ended(&mut self, work: Work, end: End, around: &mut Around<'_>) {
-        let compares = matches!(work.question, Question::Compare(..));
+        let compares = work.question.compares();
         match end {
             End::Complete(page) => self.handle_page(work, &page, around),
-            End::Reconciled { need } => self.handle_difference(&work, need, around),
+            End::Reconciled { need } => match work.question {
+                Question::Check(check) => self.handle_check(check, need, around),
+                _ => self.handle_difference(&work, need, around),
+            },
             End::Flood(page) => self.handle_flood(&work, &page, around),
             End::NoNegentropy => {
                 self.no_negentropy(around);
@@ -42,7 +45,7 @@ impl Relay {
     }
 
     fn question_refused(&mut self, work: Work, text: &str, around: &mut Around<'_>) {
-        let compares = matches!(work.question, Question::Compare(..));
+        let compares = work.question.compares();
         match Refusal::of(text) {
             // A relay that does not know the message may well say so in these words.
             Refusal::FilterCount | Refusal::InvalidFilter | Refusal::Unknown if compares => {
@@ -125,6 +128,7 @@ impl Relay {
         let sent = match &work.question {
             Question::Pages(asks) => asks.len(),
             Question::Compare(..) | Question::Ids(_) | Question::Owed(_) => 1,
+            Question::Check(_) | Question::CheckIds(..) => 1,
         };
         self.fewer_filters(sent, around)
     }
@@ -155,7 +159,8 @@ impl Relay {
         let groups: Vec<u32> = match &work.question {
             Question::Pages(asks) => asks.iter().map(|ask| ask.part.group).collect(),
             Question::Compare(part, _) => vec![part.group],
-            Question::Ids(_) | Question::Owed(_) => Vec::new(),
+            Question::Check(check) => vec![check.group],
+            Question::Ids(_) | Question::Owed(_) | Question::CheckIds(..) => Vec::new(),
         };
         let long: Vec<u32> = groups.into_iter().filter(|group| self.is_long(*group)).collect();
         for number in &long {
@@ -169,7 +174,7 @@ impl Relay {
     /// It allows fewer subscriptions than it said, or than we assumed.
     fn shrink(&mut self, work: Work, around: &mut Around<'_>) {
         // How many comparisons it makes at once says nothing about subscriptions.
-        if matches!(work.question, Question::Compare(..))
+        if work.question.compares()
             && let Some(session) = self.session_mut()
             && session.comparing() > 0
         {
@@ -244,6 +249,10 @@ impl Relay {
     fn no_negentropy_for_now(&mut self, around: &mut Around<'_>) {
         let Some(session) = self.session_mut() else { return };
         session.negentropy = crate::relay::Negentropy::No;
+        let until = self.brake.cooling_until;
+        if let Some(session) = self.session_mut() {
+            session.doubt = Some(Doubt::RateLimited { until });
+        }
         self.comparisons_become_pages(around);
     }
 
@@ -263,7 +272,7 @@ impl Relay {
     /// A NOTICE said that NIP-77 is not spoken: whatever is being compared is read instead.
     pub(crate) fn comparisons_denied(&mut self, around: &mut Around<'_>) {
         let Some(session) = self.session() else { return };
-        let compares = |work: &Work| matches!(work.question, Question::Compare(..));
+        let compares = |work: &Work| work.question.compares();
         let open: Vec<Sub> = session
             .asked
             .iter()

@@ -3,7 +3,7 @@
 use crate::groups::Part;
 use crate::history::{Ask, Method, Question, Work};
 use crate::relay::{Around, Negentropy, Relay, Session};
-use crate::vocabulary::{Action, News};
+use crate::vocabulary::{Action, Doubt, News};
 use grasp_core::{EventId, Time};
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ impl Relay {
         around: &mut Around<'_>,
     ) {
         self.brake.answered();
+        self.history_verified(&work.question, need.is_empty(), around);
         let settings = around.settings;
         // The rest is found by the next comparison; the batch is not confirmed before that.
         let queued = self.session().map_or(0, Session::ids_queued);
@@ -67,12 +68,14 @@ impl Relay {
         let Some(session) = self.session_mut() else { return };
         if session.negentropy != Negentropy::No {
             session.negentropy = Negentropy::No;
+            session.doubt.get_or_insert(Doubt::NoNegentropy);
             around.act(Action::Tell(News::NoNegentropy { relay }));
+            self.verify_soon(around);
         }
     }
 
     pub(crate) fn stop_comparing(&mut self, batch: Option<u64>, around: &mut Around<'_>) {
-        self.no_negentropy(around);
+        self.disbelieve(around);
         self.comparisons_become_pages(around);
         let parts: Vec<Part> = self
             .session()

@@ -4,6 +4,7 @@ use crate::groups::{Behind, Stage};
 use crate::history::{Aim, Question, Work};
 use crate::relay::{Around, Relay};
 use crate::vocabulary::{Purpose, Sub};
+use grasp_core::Time;
 
 impl Relay {
     pub(crate) fn add_questions(&mut self, batch: Option<u64>, questions: Vec<Question>) {
@@ -72,6 +73,7 @@ impl Relay {
         }
         self.schedule_rotation(around);
         self.repack_if_wanted(around);
+        self.verify_soon(around);
     }
 
     /// It will not be answered, and the relay is not to blame for it.
@@ -85,6 +87,11 @@ impl Relay {
         if let Question::Owed(owed) = &work.question {
             let again = owed.iter().map(|(id, attempts)| (*id, attempts + 1)).collect();
             self.owe(again, around);
+        }
+        if let Some(check) = work.question.check()
+            && let Some(group) = self.group_mut(check.group)
+        {
+            group.verified = Time(0);
         }
         self.brake.unanswered(around.now, around.settings);
         self.fail(work.batch);

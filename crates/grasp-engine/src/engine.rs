@@ -85,6 +85,7 @@ impl Engine {
             Input::Ended { relay, sub, end } => self.ended(&relay, sub, end, now),
             Input::Notice { relay, text } => self.notice(&relay, &text, now),
             Input::Authenticated { relay, ok } => self.authenticated(&relay, ok, now),
+            Input::Refresh { relay, repo } => self.refresh(relay.as_ref(), repo.as_ref(), now),
         }
     }
 
@@ -143,6 +144,7 @@ impl Engine {
                 self.with(number, now, |relay, around| relay.ask_for_owed(around));
                 self.pump(number, now);
             }
+            Concern::Verify => self.verify(number, now),
             Concern::LinkTurn => self.link_turn(number, now),
             Concern::HistoryTurn => self.turn_over(number, now),
             Concern::Remember => {

@@ -77,6 +77,8 @@ pub(crate) struct Group {
     pub(crate) behind: Behind,
     /// Up to then nothing was missed; not kept up to date while it is heard live.
     pub(crate) covered: Time,
+    /// When it was last found out, or told, how the relay stands for these.
+    pub(crate) verified: Time,
     /// The lowest serial of its members.
     pub(crate) serial_min: u64,
     /// Values so long that some relays refuse them; alone, so that they spoil nobody else's filter.
@@ -154,6 +156,7 @@ impl Group {
             live_since: None,
             behind: Behind::default(),
             covered: Time(0),
+            verified: Time(0),
             serial_min: 0,
             long: false,
             shelved: false,
@@ -226,6 +229,7 @@ impl Group {
             reconcile: self.reconcile,
             purpose: self.purpose,
             covered: self.covered,
+            verified: self.verified,
             serial_min: self.serial_min,
             long: self.long,
             ..twin

@@ -59,6 +59,18 @@ impl Health {
         }
     }
 
+    /// As bad as it was, but tried then.
+    #[must_use]
+    pub fn tried_at(self, at: Time) -> Self {
+        match self {
+            Self::Healthy | Self::Banned { .. } => Self::Healthy,
+            Self::Degraded { failures, first, .. } => {
+                Self::Degraded { failures, first, next_try: at }
+            }
+            Self::Dead { failures, first, .. } => Self::Dead { failures, first, next_try: at },
+        }
+    }
+
     #[must_use]
     pub fn after_failure(self, now: Time, settings: &Settings) -> Self {
         let (failures, first) = match self {

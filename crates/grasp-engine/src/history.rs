@@ -6,6 +6,7 @@ use crate::groups::{Layer, Part, Stage};
 use crate::live::before;
 use crate::pages::Paging;
 use crate::relay::{Around, Negentropy, Relay, Session};
+use crate::verifying::Check;
 use crate::vocabulary::{Action, Errand, Hint, Page, Purpose, Tally};
 use grasp_core::{EventId, Filter, Time, Timestamp};
 use std::time::Duration;
@@ -73,6 +74,9 @@ pub(crate) enum Question {
     Ids(Vec<EventId>),
     /// Ids that did not come before, with the number of attempts.
     Owed(Vec<(EventId, u32)>),
+    /// How both sides stand for some repositories, and what that showed us to lack.
+    Check(Check),
+    CheckIds(Check, Vec<EventId>),
 }
 
 /// One filter and where its next page starts.
@@ -151,6 +155,7 @@ impl Relay {
         !session.pages.is_empty()
             || !session.comparisons.is_empty()
             || !session.rounds.is_empty()
+            || self.next_check(Time(u64::MAX)).is_some()
             || (!self.missing.is_empty() && session.confirming() < BATCHES_MAX)
     }
 
@@ -164,7 +169,12 @@ impl Relay {
         if blocked_until > around.now {
             return Start::Wait(blocked_until);
         }
-        let Some(kind) = self.next_kind(around) else { return Start::Idle };
+        let Some(kind) = self.next_kind(around) else {
+            return match self.next_check(around.now) {
+                Some(Err(until)) => Start::Wait(until),
+                _ => Start::Idle,
+            };
+        };
         if let Some(Err(free_at)) = self.pace.as_mut().map(|pace| pace.take(around.now)) {
             return Start::Wait(free_at);
         }
@@ -174,6 +184,7 @@ impl Relay {
             Kind::Page => session.pages.pop_front(),
             Kind::Comparison => session.comparisons.pop_front(),
             Kind::Round => session.rounds.pop_front(),
+            Kind::Check => self.take_check(around.now),
         };
         if let Some(work) = work {
             self.ask(work, around);
@@ -214,7 +225,11 @@ impl Relay {
             if may_compare && !session.comparisons.is_empty() {
                 return Some(Kind::Comparison);
             }
-            return (may_page && !session.rounds.is_empty()).then_some(Kind::Round);
+            if may_page && !session.rounds.is_empty() {
+                return Some(Kind::Round);
+            }
+            let check = may_compare && self.next_check(around.now) == Some(Ok(()));
+            return check.then_some(Kind::Check);
         }
     }
 
@@ -435,7 +450,13 @@ impl Relay {
                     asks.iter().filter_map(|ask| self.page_filter(ask, around)).collect();
                 Action::Request { relay, sub, filters: filters.into(), errand }
             }
-            Question::Ids(ids) => {
+            Question::Check(check) => {
+                let filter = self.check_filter(check, around);
+                let live_since = self.live_since(&[check.group]);
+                let errand = Errand { purpose: Purpose::Backfill, live_since };
+                Action::Reconcile { relay, sub, filter, errand }
+            }
+            Question::Ids(ids) | Question::CheckIds(_, ids) => {
                 Action::Request { relay, sub, filters: [named(ids.clone())].into(), errand }
             }
             Question::Owed(owed) => {
@@ -461,9 +482,10 @@ enum Kind {
     Page,
     Comparison,
     Round,
+    Check,
 }
 
-fn session_compares(session: Option<&Session>, now: Time) -> bool {
+pub(crate) fn session_compares(session: Option<&Session>, now: Time) -> bool {
     session.is_some_and(|session| match session.negentropy {
         Negentropy::Yes => true,
         Negentropy::No => false,
@@ -479,7 +501,7 @@ fn sorted(mut ids: Vec<EventId>) -> Vec<EventId> {
 
 impl Session {
     pub(crate) fn comparing(&self) -> usize {
-        let compares = |asked: &&Asked| matches!(asked.work.question, Question::Compare(..));
+        let compares = |asked: &&Asked| asked.work.question.compares();
         self.asked.values().filter(compares).count()
     }
 
@@ -523,6 +545,7 @@ impl Session {
     pub(crate) fn put_back(&mut self, work: Work) {
         match work.question {
             Question::Compare(..) => self.comparisons.push_front(work),
+            Question::Check(check) => self.checks.push_front(check),
             _ => self.pages.push_front(work),
         }
     }

@@ -26,6 +26,7 @@ mod settings;
 mod talk;
 mod timers;
 mod turns;
+mod verifying;
 mod view;
 pub mod vocabulary;
 mod wanted;

@@ -31,6 +31,7 @@ impl Engine {
         relay.learned = record.learned;
         relay.owed = record.owed.iter().map(|id| (*id, 1)).collect();
         relay.account = record.account;
+        relay.verified = record.verified.unwrap_or_default().min(now);
     }
 
     pub(crate) fn connected(&mut self, url: &RelayUrl, peer: Peer, now: Time) {
@@ -77,6 +78,7 @@ impl Engine {
             around.timers.set(relay.alarm(Concern::LinkTurn), now.plus(settings.link_turn));
             around.timers.set(relay.alarm(Concern::Remember), now.plus(REMEMBER_EVERY));
             around.timers.clear(relay.alarm(Concern::DialPatience));
+            relay.verify_soon(around);
             around.act(Action::Tell(News::Connected { relay: relay.url.clone() }));
             relay.hear_all(around);
             relay.ask_for_owed(around);
@@ -135,6 +137,7 @@ impl Engine {
         self.remember(number);
         self.consider(number, now);
         self.dial(now);
+        self.with(number, now, |relay, around| relay.verify_soon(around));
     }
 
     /// Ends the link on our side, whatever its state.

@@ -273,6 +273,8 @@ impl Relay {
         self.give_up_batches();
         let Some(session) = self.session_mut() else { return };
         session.repack_since = None;
+        session.checks.clear();
+        session.pages.retain(|work| work.question.check().is_none());
         let others = session.live.iter().filter(|(_, live)| !live.is_first_layer());
         let subs: Vec<Sub> = others.map(|(sub, _)| *sub).collect();
         let relay = self.url.clone();
@@ -291,6 +293,8 @@ impl Relay {
             .filter(|group| group.stage == Stage::Confirmed && group.layer.live_parts() > 0)
             .map(|group| group.covered)
             .min();
+        let verified = rest.iter().filter(|group| group.layer == Layer::Repos);
+        let verified = verified.map(|group| group.verified).min().unwrap_or_default();
         let (confirmed, missing): (Vec<Group>, Vec<Group>) =
             rest.into_iter().partition(|group| group.stage == Stage::Confirmed);
         let number = self.number;
@@ -305,6 +309,7 @@ impl Relay {
         for mut group in grouped(&items, wanted, self.size(around.settings), number) {
             group.stage = Stage::Confirmed;
             group.covered = covered.unwrap_or(around.now);
+            group.verified = verified;
             self.groups.push(group);
         }
         self.groups.extend(missing);

@@ -41,6 +41,11 @@ impl Pace {
         }
     }
 
+    /// The gap between two starts.
+    pub(crate) fn every(&self) -> Duration {
+        Duration::from_millis(self.every_ms)
+    }
+
     pub(crate) fn has_objected(&self) -> bool {
         self.objected
     }

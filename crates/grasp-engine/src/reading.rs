@@ -38,6 +38,10 @@ impl Relay {
                     page.missing.iter().filter_map(attempts).map(|(id, n)| (*id, n + 1)).collect();
                 self.owe(again, around);
             }
+            Question::CheckIds(check, ids) => {
+                self.handle_checked_ids(check, ids.len(), page, around);
+            }
+            Question::Check(_) => {}
             Question::Compare(..) => self.goes_on(work.batch, Vec::new(), around),
         }
     }

@@ -115,12 +115,6 @@ impl Reception {
         self.open.contains_key(&sub)
     }
 
-    /// Is this a question after events by their ids?
-    pub fn asks_by_name(&self, sub: Sub) -> bool {
-        let open = self.open.get(&sub);
-        open.is_some_and(|open| open.filters.iter().any(|filter| filter.ids.is_some()))
-    }
-
     pub fn event(&mut self, sub: Sub, event: &Event, bytes: usize, now: Time) -> Intake {
         let Some(open) = self.open.get_mut(&sub) else {
             // What we closed may still be on its way; that is nobody's fault.

@@ -13,6 +13,8 @@ pub struct Record {
     /// Whatever was wanted of this relay and has a serial up to this was confirmed then.
     pub confirmed_through: u64,
     pub daily_at: Option<Time>,
+    /// The oldest that is known of how it stands.
+    pub verified: Option<Time>,
     pub paused_until: Option<Time>,
     pub cooling_until: Option<Time>,
     /// Events it said it has and did not give out yet.

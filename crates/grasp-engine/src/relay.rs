@@ -6,7 +6,8 @@ use crate::live::Live;
 use crate::pace::Pace;
 use crate::record::{Account, Learned, Record};
 use crate::timers::{Alarm, Concern, Timers};
-use crate::vocabulary::{Action, Peer, Purpose, Sub};
+use crate::verifying::Check;
+use crate::vocabulary::{Action, Doubt, Peer, Purpose, Sub};
 use crate::wanted::Wanted;
 use crate::{Health, Settings};
 use grasp_core::{EventId, RelayUrl, Time};
@@ -50,6 +51,10 @@ pub(crate) struct Relay {
     pub(crate) made_way: Option<Time>,
     /// Since when something is wanted of it, in this run.
     pub(crate) wanted_since: Option<Time>,
+    /// While it is not linked: the oldest that is known of how it stands.
+    pub(crate) verified: Time,
+    /// Not to be checked before then.
+    pub(crate) check_at: Time,
     /// Where it stands in the queue of relays to be dialled.
     pub(crate) dial_place: Option<DialPlace>,
 }
@@ -79,6 +84,15 @@ pub(crate) struct Session {
     pub(crate) comparisons: VecDeque<Work>,
     /// What is not heard live and asked for in turn; goes last.
     pub(crate) rounds: VecDeque<Work>,
+    /// Comparisons that only show how it stands; after all else.
+    pub(crate) checks: VecDeque<Check>,
+    /// What checks named: how much of it came, and what did not.
+    pub(crate) given: usize,
+    pub(crate) kept: BTreeSet<EventId>,
+    /// When it was given another chance to compare.
+    pub(crate) believed: Time,
+    /// Why it is not compared with, if it is not.
+    pub(crate) doubt: Option<Doubt>,
     /// Does the relay give out as much at a time as it says?
     pub(crate) limit: Limit,
     pub(crate) negentropy: Negentropy,
@@ -177,6 +191,11 @@ impl Brake {
     pub(crate) fn answered(&mut self) {
         self.unanswered = 0;
     }
+
+    /// Whatever it was, it is over.
+    pub(crate) fn release(&mut self) {
+        *self = Self::default();
+    }
 }
 
 fn doubled(base: Duration, times: u32, max: Duration) -> Duration {
@@ -250,6 +269,8 @@ impl Relay {
             daily_at: None,
             made_way: None,
             wanted_since: None,
+            verified: Time(0),
+            check_at: Time(0),
             dial_place: None,
         }
     }
@@ -356,6 +377,7 @@ impl Relay {
             if confirmed.is_some() {
                 group.stage = Stage::Confirmed;
                 group.covered = covered;
+                group.verified = self.verified;
             }
         }
         let mut new = grouped(&new, wanted, size, number);
@@ -441,13 +463,6 @@ impl Relay {
     }
 
     pub(crate) fn record(&self, wanted: &Wanted, last_serial: u64, now: Time) -> Record {
-        let mut account = self.account;
-        if let Some(session) = self.session() {
-            account.connected_ms += millis(now.since(session.since));
-        }
-        if let Some(since) = self.wanted_since {
-            account.wanted_ms += millis(now.since(since));
-        }
         // More than a record can name: everything is compared again instead.
         let asked = self.session().map(Session::owed).unwrap_or_default();
         let owed = || self.owed.iter().chain(&asked).map(|(id, _)| *id);
@@ -458,18 +473,37 @@ impl Relay {
             owed: owed().take(OWED_NAMED_MAX).collect(),
             confirmed_through: self.confirmed_through(wanted).min(last_serial),
             daily_at: self.daily_at,
+            verified: Some(self.verified()).filter(|at| *at > Time(0)),
             paused_until: Some(self.brake.paused_until).filter(|until| *until > now),
             cooling_until: Some(self.brake.cooling_until).filter(|until| *until > now),
             learned: self.learned,
-            account,
+            account: self.account_at(now),
         }
+    }
+
+    /// With what is still running.
+    pub(crate) fn account_at(&self, now: Time) -> Account {
+        let mut account = self.account;
+        if let Some(session) = self.session() {
+            account.connected_ms += millis(now.since(session.since));
+        }
+        if let Some(since) = self.wanted_since {
+            account.wanted_ms += millis(now.since(since));
+        }
+        account
     }
 
     /// The link is gone: pending goes back to missing, and what was heard was heard until now.
     pub(crate) fn end_session(&mut self, now: Time) -> Option<Box<Session>> {
         // How long it is away is about the link; each group knows how far it was covered.
         self.last_alive = self.alive_at(now).map(|_| now);
+        self.verified = self.verified().min(now);
         let Link::Up(session) = std::mem::replace(&mut self.link, Link::Down) else { return None };
+        for number in session.unverified() {
+            if let Some(group) = self.group_mut(number) {
+                group.verified = Time(0);
+            }
+        }
         self.account.connected_ms += millis(now.since(session.since));
         self.owed.extend(session.owed());
         for group in &mut self.groups {
@@ -547,6 +581,11 @@ impl Session {
             pages: VecDeque::new(),
             comparisons: VecDeque::new(),
             rounds: VecDeque::new(),
+            checks: VecDeque::new(),
+            given: 0,
+            kept: BTreeSet::new(),
+            believed: Time(0),
+            doubt: None,
             limit: Limit::Unproved,
             negentropy: Negentropy::Yes,
             auth: Auth::Untried,

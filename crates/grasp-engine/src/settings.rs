@@ -77,6 +77,9 @@ pub struct Settings {
     pub link_turn: Duration,
     pub relays_per_announcement_max: usize,
     pub relays_max: usize,
+    /// What is known of how a relay stands is renewed before it is older than this (S-30). Zero:
+    /// never.
+    pub verdict_age_max: Duration,
 }
 
 impl Default for Settings {
@@ -129,6 +132,7 @@ impl Default for Settings {
             link_turn: 10 * MINUTE,
             relays_per_announcement_max: 20,
             relays_max: 50_000,
+            verdict_age_max: DAY,
         }
     }
 }

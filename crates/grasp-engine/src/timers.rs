@@ -30,6 +30,8 @@ pub(crate) enum Concern {
     Rotate,
     /// Ids that did not come are asked for again.
     Missing,
+    /// What is known of how it stands is due.
+    Verify,
     /// Others wait for this link's place.
     LinkTurn,
     /// A history that shows no progress lets others go first.
@@ -50,6 +52,7 @@ impl Alarm {
             Self::Relay(_, Concern::Ask) => "a relay may be asked again",
             Self::Relay(_, Concern::Rotate) => "what is not heard live is asked for",
             Self::Relay(_, Concern::Missing) => "missing events are asked for again",
+            Self::Relay(_, Concern::Verify) => "how a relay stands is due",
             Self::Relay(_, Concern::LinkTurn) => "others wait for this link's place",
             Self::Relay(_, Concern::HistoryTurn) => "a slow history lets others go first",
             Self::Relay(_, Concern::Remember) => "a relay's record is due",
@@ -117,6 +120,7 @@ impl Timers {
             Ask,
             Rotate,
             Missing,
+            Verify,
             LinkTurn,
             HistoryTurn,
             Remember,

@@ -80,6 +80,11 @@ impl Engine {
         numbers.filter_map(|number| Some(self.relay(*number)?.view(now))).collect()
     }
 
+    /// How long each relay was wanted and linked, up to now.
+    pub fn accounts(&self, now: Time) -> impl Iterator<Item = (&RelayUrl, Account)> {
+        self.relays.iter().flatten().map(move |relay| (&relay.url, relay.account_at(now)))
+    }
+
     pub fn relay_view(&self, relay: &RelayUrl, now: Time) -> Option<RelayView> {
         Some(self.relay(*self.numbers.get(relay)?)?.view(now))
     }
@@ -95,7 +100,7 @@ impl Relay {
             connected: session.is_some(),
             bootstrap: self.bootstrap,
             health: self.health,
-            account: self.account,
+            account: self.account_at(now),
             repositories: self.repos.len(),
             roots: in_layer(Layer::Roots).map(|group| group.members.len()).sum(),
             missing: stage(Stage::Missing),

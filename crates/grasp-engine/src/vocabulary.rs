@@ -72,6 +72,11 @@ pub enum Input {
         relay: RelayUrl,
         ok: bool,
     },
+    /// Somebody asks for a relay, for the relays of a repository, or for all, by hand.
+    Refresh {
+        relay: Option<RelayUrl>,
+        repo: Option<RepoId>,
+    },
 }
 
 /// What a relay says about itself (NIP-11); all of it may be missing.
@@ -180,6 +185,12 @@ pub enum Action {
         relay: RelayUrl,
         sub: Sub,
     },
+    /// How this relay stands for these repositories cannot be found out now.
+    Doubt {
+        relay: RelayUrl,
+        repos: Vec<RepoId>,
+        doubt: Doubt,
+    },
     /// Answer the relay's challenge (NIP-42) as the relay's own key.
     Authenticate(RelayUrl),
     /// Its record changed; see `Engine::record`.
@@ -187,6 +198,24 @@ pub enum Action {
     /// Its record is of no use any more.
     Forget(RelayUrl),
     Tell(News),
+}
+
+/// Why a relay cannot be compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doubt {
+    NoNegentropy,
+    Unreachable {
+        since: Time,
+    },
+    /// It names events that it does not give out.
+    Keeps,
+    /// It does not want our questions.
+    Refused,
+    RateLimited {
+        until: Time,
+    },
+    /// We do not compare, as the operator decided.
+    TurnedOff,
 }
 
 /// For what history is asked.
@@ -261,6 +290,7 @@ impl Action {
             | Self::Listen { relay, .. }
             | Self::Request { relay, .. }
             | Self::Reconcile { relay, .. }
+            | Self::Doubt { relay, .. }
             | Self::Close { relay, .. } => relay,
             Self::Tell(news) => news.relay(),
         }

@@ -24,5 +24,6 @@ mod stories {
     mod repack;
     mod traps;
     mod traps_later;
+    mod verdicts;
     mod wanted;
 }

@@ -32,7 +32,7 @@ pub use gitmodules::BadSubmodule;
 pub use health::{damaged_packs, is_sound, set_packs_aside};
 pub use land::{discard, ensure_repository, land, sweep_incoming};
 pub use layout::{Layout, LayoutError};
-pub use objects::{ObjectKind, Objects, ObjectsError};
+pub use objects::{ObjectKind, Objects, ObjectsError, RootFile, Unread};
 pub use process::{Exit, Git, GitError, GitLimits, Running, Version};
 pub use quarantine::{Quarantine, ReceiveError, Received};
 pub use reach::reachable_count;

@@ -3,7 +3,7 @@
 
 use crate::refs::Entry;
 use gix_hash::ObjectId;
-use gix_object::{Exists, Find, Kind, TagRefIter};
+use gix_object::{CommitRefIter, Exists, Find, Kind, TagRefIter, TreeRefIter};
 use gix_odb::store::init::{Options, Slots};
 use gix_odb::{HandleArc, Header};
 use grasp_core::Oid;
@@ -12,8 +12,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// No honest tag is larger; nothing else is read whole.
+/// No honest tag or commit is larger.
 const TAG_BYTES_MAX: u64 = 1 << 20;
+/// Some 40,000 files in one directory.
+const TREE_BYTES_MAX: u64 = 2 << 20;
+/// Git itself chains 50 at most by default; each may cost as much as the largest object allowed.
+const DELTAS_MAX: u32 = 250;
 /// Tags that point to tags.
 const TAG_DEPTH_MAX: usize = 64;
 const ALLOC_BYTES_MAX: usize = 64 << 20;
@@ -82,16 +86,63 @@ impl Objects {
         None
     }
 
+    /// The plain files at the top of a commit whose names are `wanted`; no links, no directories.
+    /// `None` if that cannot be read, or is larger than anything honest.
+    pub fn files(&self, commit: &Oid, wanted: impl Fn(&[u8]) -> bool) -> Option<Vec<RootFile>> {
+        let commit = self.whole(commit, Kind::Commit, TAG_BYTES_MAX).ok()?;
+        let tree = CommitRefIter::from_bytes(&commit, gix_hash::Kind::Sha1).tree_id().ok()?;
+        let tree = self.whole(&oid(&tree)?, Kind::Tree, TREE_BYTES_MAX).ok()?;
+        let entries = TreeRefIter::from_bytes(&tree, gix_hash::Kind::Sha1).filter_map(Result::ok);
+        let files = entries.filter(|entry| entry.mode.is_blob() && wanted(entry.filename));
+        let file = |name: &[u8], at| Some(RootFile { name: name.to_owned(), oid: oid(at)? });
+        Some(files.filter_map(|entry| file(entry.filename, entry.oid)).collect())
+    }
+
+    pub fn blob(&self, blob: &Oid, bytes_max: u64) -> Result<Vec<u8>, Unread> {
+        self.whole(blob, Kind::Blob, bytes_max)
+    }
+
     fn tagged(&self, tag: &Oid) -> Option<Oid> {
-        let tag = id(tag);
-        if self.0.try_header(&tag).ok()??.size() > TAG_BYTES_MAX {
-            return None;
+        let tag = self.whole(tag, Kind::Tag, TAG_BYTES_MAX).ok()?;
+        oid(&TagRefIter::from_bytes(&tag, gix_hash::Kind::Sha1).target_id().ok()?)
+    }
+
+    /// Looks at size and cost before anything is unpacked.
+    fn whole(&self, oid: &Oid, kind: Kind, bytes_max: u64) -> Result<Vec<u8>, Unread> {
+        let header = self.0.try_header(&id(oid)).ok().flatten().ok_or(Unread::Absent)?;
+        if header.kind() != kind {
+            return Err(Unread::Absent);
+        }
+        if header.size() > bytes_max || header.num_deltas().unwrap_or(0) > DELTAS_MAX {
+            return Err(Unread::Large);
         }
         let mut buffer = Vec::new();
-        let data = self.0.try_find(&tag, &mut buffer).ok()??;
-        let target = TagRefIter::from_bytes(data.data, gix_hash::Kind::Sha1).target_id().ok()?;
-        target.as_slice().try_into().ok().map(Oid::from_bytes)
+        let found = self.0.try_find(&id(oid), &mut buffer);
+        match found.ok().flatten().is_some() {
+            true => Ok(buffer),
+            false => Err(Unread::Absent),
+        }
     }
+}
+
+/// A file at the top of a commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RootFile {
+    pub name: Vec<u8>,
+    pub oid: Oid,
+}
+
+/// Why an object was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unread {
+    #[error("it is not here")]
+    Absent,
+    #[error("it is too large")]
+    Large,
+}
+
+fn oid(id: &gix_hash::oid) -> Option<Oid> {
+    id.as_bytes().try_into().ok().map(Oid::from_bytes)
 }
 
 fn id(oid: &Oid) -> ObjectId {

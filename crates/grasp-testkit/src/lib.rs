@@ -4,6 +4,7 @@
 
 mod author;
 pub mod behaviour;
+pub mod browser;
 pub mod chaos;
 mod client;
 pub mod forge;
@@ -16,6 +17,7 @@ pub mod world;
 
 pub use author::{Author, Draft};
 pub use behaviour::Behaviour;
+pub use browser::{Browser, Tab};
 pub use client::{Client, Reply};
 pub use forge::Forge;
 pub use git::{Git, Ran, UNBORN, WorkTree};

@@ -197,6 +197,11 @@ impl Server {
         self.home.command(args)
     }
 
+    /// What it said so far, after its greeting.
+    pub fn log(&self) -> Vec<String> {
+        self.log.lines()
+    }
+
     /// Waits until a line with this text is in the log.
     pub async fn logs(&self, text: &str) {
         let seen = timeout(CAP, self.log.shows(text)).await;

@@ -11,9 +11,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-const MARKER: &str = "GRASPD_FORMAT";
-const LOCK: &str = "graspd.lock";
-const KEY: &str = "relay-owner.nsec";
+pub(crate) const MARKER: &str = "GRASPD_FORMAT";
+pub(crate) const LOCK: &str = "graspd.lock";
+pub(crate) const KEY: &str = "relay-owner.nsec";
 /// What may be found where a first start was cut short, and the two roots inside one another.
 const FIRST_FILES: [&str; 6] =
     [LOCK, KEY, "relay-owner.partial", "GRASPD_FORMAT.partial", "git", "relay"];
@@ -26,7 +26,7 @@ pub enum Root {
 }
 
 impl Root {
-    const fn marker(self) -> &'static str {
+    pub(crate) const fn marker(self) -> &'static str {
         match self {
             Root::Events => "graspd events 1\n",
             Root::Git => "graspd git 1\n",
@@ -156,19 +156,26 @@ fn check_marker(path: &Path, root: Root) -> Result<bool> {
         ),
         Err(_) => {}
     }
-    for entry in fs::read_dir(path).with_context(|| format!("cannot list {}", path.display()))? {
-        let name = entry?.file_name();
-        let is_ours = FIRST_FILES.iter().any(|ours| name == *ours);
-        if !is_ours {
-            bail!(
-                "{} is not empty and was not made by graspd (found `{}`). \
-                 Choose an empty directory; graspd does not adopt another server's data",
-                path.display(),
-                name.to_string_lossy()
-            );
-        }
+    let stranger = stranger_in(path).with_context(|| format!("cannot list {}", path.display()))?;
+    if let Some(name) = stranger {
+        bail!(
+            "{} is not empty and was not made by graspd (found `{name}`). \
+             Choose an empty directory; graspd does not adopt another server's data",
+            path.display(),
+        );
     }
     Ok(true)
+}
+
+/// Something that no first start of ours leaves.
+pub(crate) fn stranger_in(path: &Path) -> io::Result<Option<String>> {
+    for entry in fs::read_dir(path)? {
+        let name = entry?.file_name();
+        if !FIRST_FILES.iter().any(|ours| name == *ours) {
+            return Ok(Some(name.to_string_lossy().into_owned()));
+        }
+    }
+    Ok(None)
 }
 
 fn lock(path: &Path) -> Result<File> {

@@ -6,6 +6,7 @@ use crate::clock::Clock;
 use crate::config::{Backend, Config};
 use crate::ingest::{self, Hall, Mark, Rest};
 use crate::node::rules;
+use crate::ops::progress::Progress as Bar;
 use crate::repos::Repos;
 use crate::serve;
 use anyhow::{Context, Result, bail};
@@ -39,8 +40,10 @@ pub fn import(config: &Config, from: &Stream) -> Result<()> {
     let rules = rules(config, opened.relay_key.public);
     let mut tally = Tally::default();
     let mut helping = Vec::with_capacity(HELPING);
+    let bar = Bar::open_ended("lines read");
     for (number, line) in (1_u64..).zip(lines.lines()) {
         let line = line.with_context(|| format!("cannot read line {number}"))?;
+        bar.advance(1);
         if line.trim().is_empty() {
             continue;
         }
@@ -49,7 +52,7 @@ pub fn import(config: &Config, from: &Stream) -> Result<()> {
             Err(why) => {
                 tally.refused += 1;
                 if tally.refused <= COMPLAINTS_MAX {
-                    eprintln!("line {number} is skipped: {why}");
+                    bar.note(&format!("line {number} is skipped: {why}"));
                 }
             }
         }
@@ -58,6 +61,7 @@ pub fn import(config: &Config, from: &Stream) -> Result<()> {
         }
     }
     store(&*opened.store, &rules, &mut helping, &mut tally)?;
+    bar.finish();
     let Tally { imported, already, refused } = tally;
     eprintln!(
         "{imported} events imported, {already} were already here or outdated, {refused} refused"
@@ -81,6 +85,7 @@ pub fn export(config: &Config, to: &Stream, filters: &[Filter]) -> Result<()> {
     let now = Clock::default().now().timestamp();
     let mut cursor = Cursor::new(filters.into(), Want::Bodies, u64::MAX, now);
     let mut exported = 0_u64;
+    let bar = Bar::open_ended("events written");
     loop {
         let mut written = Ok(());
         let mut sink = |hit: grasp_store::Hit<'_>| {
@@ -92,11 +97,13 @@ pub fn export(config: &Config, to: &Stream, filters: &[Filter]) -> Result<()> {
         let snapshot = opened.store.read()?;
         let progress = snapshot.advance(Space::Served, &mut cursor, &mut { PAGE }, &mut sink)?;
         written.context("cannot write the export")?;
+        bar.at(exported);
         if progress == Progress::Done {
             break;
         }
     }
     out.flush().context("cannot write the export")?;
+    bar.finish();
     eprintln!("{exported} events exported");
     Ok(())
 }

@@ -1,8 +1,10 @@
 //! The server: tasks, sockets, clock, environment and command line around the pure crates.
 
+pub mod activity;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod control;
 pub mod datadir;
 pub mod errand;
 pub mod events;
@@ -15,14 +17,16 @@ pub mod hunt;
 pub mod ingest;
 pub mod keeper;
 pub mod landing;
+pub mod ledger;
 pub mod metrics;
 pub mod node;
+pub mod ops;
 pub mod outbound;
 pub mod outbox;
-pub mod peers;
 pub mod readers;
 pub mod report;
 pub mod repos;
 pub mod serve;
 pub mod sync;
 pub mod threads;
+pub mod web;

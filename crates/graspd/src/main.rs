@@ -2,6 +2,7 @@
 
 use graspd::cli::{self, Invocation};
 use graspd::config::{self, Config, RawConfig};
+use graspd::ops::{demo, diff, doctor, look};
 use graspd::{events, serve};
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -26,6 +27,14 @@ fn run(invocation: &Invocation, raw: &RawConfig) -> anyhow::Result<ExitCode> {
         print!("{}", config::markdown());
         return Ok(ExitCode::SUCCESS);
     }
+    if let Invocation::Completions(shell) = invocation {
+        clap_complete::generate(*shell, &mut cli::command(), "graspd", &mut std::io::stdout());
+        return Ok(ExitCode::SUCCESS);
+    }
+    // A configuration that cannot be used is what it is there to find.
+    if let Invocation::Doctor { json } = invocation {
+        return doctor::run(raw, *json);
+    }
     let config = match Config::build(raw) {
         Ok(config) => config,
         Err(complaints) => {
@@ -43,7 +52,12 @@ fn run(invocation: &Invocation, raw: &RawConfig) -> anyhow::Result<ExitCode> {
         Invocation::EventsImport { path } => events::import(&config, path)?,
         Invocation::EventsExport { path, filters } => events::export(&config, path, filters)?,
         Invocation::EventsHeld => events::held(&config)?,
-        Invocation::Serve | Invocation::ConfigDocs => serve(config)?,
+        Invocation::Look(look) => look::run(&config, look)?,
+        Invocation::Diff { url, json } => return diff::run(&config, url, *json),
+        Invocation::Demo { exit, json } => return demo::run(*exit, *json),
+        // Those in front were answered above.
+        Invocation::ConfigDocs | Invocation::Completions(_) | Invocation::Doctor { .. } => {}
+        Invocation::Serve => serve(config)?,
     }
     Ok(ExitCode::SUCCESS)
 }

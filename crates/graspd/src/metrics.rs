@@ -3,10 +3,12 @@
 
 mod git;
 mod hunt;
+mod ledger;
 mod sync;
 
 pub use git::{Authorization, Direction, GitMetrics, Operation};
 pub use hunt::{DOMAIN_LABELS_MAX, HuntMetrics};
+pub use ledger::LedgerMetrics;
 pub use sync::{RELAY_LABELS_MAX, Rejected, Status, SyncMetrics};
 
 use grasp_core::Kind;
@@ -23,6 +25,8 @@ pub struct Metrics {
     registry: Registry,
     uptime: IntCounter,
     repositories: IntGauge,
+    store_used: IntGauge,
+    store_budget: IntGauge,
     pub connections_active: IntGauge,
     pub connections_total: IntCounter,
     pub connection_seconds: Histogram,
@@ -36,6 +40,7 @@ pub struct Metrics {
     pub git: GitMetrics,
     pub sync: SyncMetrics,
     pub hunt: HuntMetrics,
+    pub ledger: LedgerMetrics,
     /// Repositories found not to be where their state says.
     pub refs_differ: IntCounter,
 }
@@ -45,6 +50,8 @@ pub struct Metrics {
 pub struct Gathered {
     pub uptime_secs: u64,
     pub repositories: u64,
+    pub store_used_bytes: u64,
+    pub store_budget_bytes: u64,
     pub crowd: Crowd,
     /// The busiest repositories and the bytes they moved.
     pub busiest: Vec<(String, u64)>,
@@ -80,12 +87,18 @@ impl Metrics {
             git: GitMetrics::new(&registry)?,
             sync: SyncMetrics::new(&registry)?,
             hunt: HuntMetrics::new(&registry)?,
+            ledger: LedgerMetrics::new(&registry)?,
             refs_differ: counter(
                 "ngit_git_refs_differ_total",
                 "Times a repository's refs were found to differ from its served state.",
             )?,
             uptime: counter("ngit_uptime_seconds", "Seconds since the server started.")?,
             repositories: gauge("ngit_repositories_total", "Repositories served.")?,
+            store_used: gauge("ngit_store_used_bytes", "Bytes in use by the event store.")?,
+            store_budget: gauge(
+                "ngit_store_budget_bytes",
+                "Bytes the event store may use; close to them new events are refused.",
+            )?,
             connections_active: gauge(
                 "ngit_websocket_connections_active",
                 "WebSocket connections open now.",
@@ -153,7 +166,13 @@ impl Metrics {
     /// The whole page.
     pub fn render(&self, with: &Gathered) -> String {
         self.uptime.inc_by(with.uptime_secs.saturating_sub(self.uptime.get()));
-        self.repositories.set(i64::try_from(with.repositories).unwrap_or(i64::MAX));
+        for (gauge, number) in [
+            (&self.repositories, with.repositories),
+            (&self.store_used, with.store_used_bytes),
+            (&self.store_budget, with.store_budget_bytes),
+        ] {
+            gauge.set(i64::try_from(number).unwrap_or(i64::MAX));
+        }
         self.unique_ips.set(i64::try_from(with.crowd.ips).unwrap_or(i64::MAX));
         self.flagged_abusers.set(i64::try_from(with.crowd.crowded).unwrap_or(i64::MAX));
         self.git.name_busiest(&with.busiest);
@@ -226,6 +245,8 @@ mod tests {
         let mut gathered = Gathered {
             uptime_secs: 7,
             repositories: 3,
+            store_used_bytes: 5,
+            store_budget_bytes: 6,
             crowd: Crowd { ips: 2, crowded: 1 },
             busiest: vec![("npub1/a\"b\\\n".to_owned(), 12)],
         };
@@ -234,6 +255,8 @@ mod tests {
             "# TYPE ngit_uptime_seconds counter",
             "ngit_uptime_seconds 7",
             "ngit_repositories_total 3",
+            "ngit_store_used_bytes 5",
+            "ngit_store_budget_bytes 6",
             "ngit_websocket_unique_ips 2",
             "ngit_websocket_flagged_abusers 1",
             "ngit_events_stored_total{kind=\"1621\"} 1",

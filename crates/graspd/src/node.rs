@@ -1,11 +1,13 @@
 //! The wiring: everything one running server consists of, put together on one page.
 
+use crate::activity::{self, Activities};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::errand::{Desk, Pool};
 use crate::feed::Wake;
 use crate::host::Host;
 use crate::http::git::Turnstile;
+use crate::http::live::LISTENERS_MAX;
 use crate::hub::Hub;
 use crate::hunt::HuntWatch;
 use crate::ingest::{Bounds, Ingest, SecondChance, Writer, withdraw_blacklisted};
@@ -13,7 +15,9 @@ use crate::keeper;
 use crate::metrics::Metrics;
 use crate::outbound::Instance;
 use crate::readers::Readers;
+use crate::report::{Identity, Reports};
 use crate::sync::Watch;
+use crate::web::{Readmes, Site};
 use grasp_core::policy::Rules;
 use grasp_core::{Kind, PubKey, Service};
 use grasp_relay::info::{self, Info};
@@ -28,7 +32,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -67,6 +71,13 @@ pub struct Node {
     pub hunt: OnceLock<HuntWatch>,
     /// A verdict about a peer that is older than this says nothing any more.
     pub verdict_age_max: Duration,
+    pub reports: Reports,
+    /// What happened lately.
+    pub activity: Arc<Activities>,
+    /// Places for those who listen to it.
+    pub listeners: Arc<Semaphore>,
+    pub site: Site,
+    pub readmes: Readmes,
     /// Cancelled when the server begins to stop.
     pub closing: CancellationToken,
     pub tasks: TaskTracker,
@@ -97,6 +108,8 @@ pub enum Ready {
 pub struct Figures {
     pub events: u64,
     pub repositories: u64,
+    pub store_used_bytes: u64,
+    pub store_budget_bytes: u64,
 }
 
 const READER_THREADS: usize = 3;
@@ -185,6 +198,14 @@ impl Node {
             sync: OnceLock::new(),
             hunt: OnceLock::new(),
             verdict_age_max: config.sync.verdict_age_max,
+            reports: Reports::new(Identity::of(config)),
+            activity: Arc::default(),
+            listeners: Arc::new(Semaphore::new(LISTENERS_MAX)),
+            site: Site {
+                name: config.relay_name.clone(),
+                base_path: config.service.base_path().to_owned(),
+            },
+            readmes: Readmes::default(),
             closing: CancellationToken::new(),
             tasks: TaskTracker::new(),
             seats: Seats::of(descriptors_for_sockets(config)),
@@ -192,6 +213,7 @@ impl Node {
             started: Instant::now(),
         });
         node.tasks.spawn(keep_house(Arc::clone(&node)));
+        node.tasks.spawn(activity::run(Arc::clone(&node)));
         node.tasks.spawn(keeper::run(Arc::clone(&node), inbox));
         node.tasks.spawn(keeper::watch(Arc::clone(&node)));
         Ok((node, threads))
@@ -223,7 +245,13 @@ impl Node {
             let snapshot = store.read()?;
             let events = snapshot.events_in(Space::Served)?;
             let repositories = snapshot.events_of_kind(Space::Served, Kind::ANNOUNCEMENT)?;
-            Ok::<_, grasp_store::StoreError>(Figures { events, repositories })
+            let usage = store.usage()?;
+            Ok::<_, grasp_store::StoreError>(Figures {
+                events,
+                repositories,
+                store_used_bytes: usage.used_bytes,
+                store_budget_bytes: usage.budget_bytes,
+            })
         });
         counted.await.ok().and_then(Result::ok).unwrap_or_default()
     }

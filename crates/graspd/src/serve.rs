@@ -1,6 +1,7 @@
 //! The life of the server: claim the data, open the store, listen, say so, and leave in order.
 
 use crate::config::{Backend, Config, configured_owner_key};
+use crate::control::Control;
 use crate::datadir::{DataDir, RelayKey, Root};
 use crate::http::accept;
 use crate::hunt;
@@ -84,6 +85,11 @@ pub async fn run(mut config: Config) -> Result<()> {
         // First, so that it hears from the very beginning which relays are GRASP servers.
         hunt::start(&config, &node)?;
         sync::start(&config, &node, opened.relay_key.clone()).await?;
+    }
+    if config.backend == Backend::Lmdb {
+        let control = Control::open(&config.relay_data_path)
+            .with_context(|| format!("cannot open a socket in {}", config.relay_data_path.display()))?;
+        node.tasks.spawn(control.serve(Arc::clone(&node)));
     }
     let accepting = tokio::spawn(accept::serve(listener, Arc::clone(&node), config.http.clone()));
     announce(&config, &opened.relay_key);

@@ -101,6 +101,16 @@ impl Hunt {
                     self.stirred.insert(domain);
                 }
             }
+            HuntInput::Now { family } => {
+                if let Some(number) = self.numbers.get(&family).copied() {
+                    self.start_afresh(number);
+                    self.bring_forward(number, now);
+                }
+            }
+            HuntInput::WantsCheck { ticket, domain, again } => {
+                self.wants_check(ticket, &domain, again, now);
+            }
+            HuntInput::CheckEnded { domain, objected } => self.check_ended(domain, objected, now),
         }
         self.serve_stirred(now);
     }

@@ -8,6 +8,7 @@ mod asking;
 mod attempt;
 mod budget;
 mod candidate;
+mod checking;
 mod clock;
 mod entry;
 mod jobs;

@@ -29,6 +29,8 @@ pub(super) struct Neighbour {
     pub(super) opened_by: Option<PubKey>,
     /// Everything that has not ended.
     pub(super) jobs: BTreeSet<Job>,
+    /// Those who only look how it stands.
+    pub(super) checks: u32,
     /// When it was last heard, or began to be asked after a rest.
     heard_at: Time,
     /// Every request of the last window.
@@ -59,6 +61,7 @@ impl Neighbour {
             decided: settings.overrides.get(domain).copied(),
             opened_by,
             jobs: BTreeSet::new(),
+            checks: 0,
             heard_at: now,
             requests: VecDeque::new(),
             requests_total: 0,
@@ -90,16 +93,20 @@ impl Neighbour {
     /// When the next request may be sent, fetches that run included.
     pub(super) fn request_at(&self, settings: &HuntSettings, now: Time) -> Time {
         let (_, limit) = self.limits(settings, now);
+        self.free_at(limit, settings, now).max(self.paused_until)
+    }
+
+    /// When there were fewer than so many requests within a window.
+    pub(super) fn free_at(&self, limit: u32, settings: &HuntSettings, now: Time) -> Time {
         let nth_last = self.requests.len().checked_sub(limit.max(1) as usize);
         let window = nth_last.and_then(|at| self.requests.get(at));
-        let window_at = window.map_or(now, |at| at.plus(settings.window));
-        now.max(window_at).max(self.paused_until)
+        window.map_or(now, |at| at.plus(settings.window)).max(now)
     }
 
     /// When a fetch may start that has nobody before it.
     pub(super) fn opening(&self, settings: &HuntSettings, now: Time) -> Opening {
         let (concurrent, _) = self.limits(settings, now);
-        if self.jobs.len() >= concurrent as usize {
+        if self.jobs.len() + self.checks as usize >= concurrent as usize {
             return Opening::AfterAJob;
         }
         let worth = worth_starting(settings.domain_bytes_per_day_max, settings.fetch_bytes_max);
@@ -166,7 +173,10 @@ impl Neighbour {
 
     /// Nothing is lost by forgetting it: a stranger would be treated the same.
     pub(super) fn is_forgettable(&self, settings: &HuntSettings, now: Time) -> bool {
-        let idle = self.jobs.is_empty() && self.queue.is_empty() && self.asking.is_empty();
+        let idle = self.jobs.is_empty()
+            && self.checks == 0
+            && self.queue.is_empty()
+            && self.asking.is_empty();
         let last = self.requests.back().map_or(Time(0), |at| at.plus(settings.window));
         let binding = last.max(self.paused_until).max(self.objected_until);
         idle && binding <= now && self.budget.is_nearly_unused(now)

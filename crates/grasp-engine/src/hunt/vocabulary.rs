@@ -54,6 +54,13 @@ pub enum HuntInput {
     Ended { job: Job, end: JobEnd },
     /// A host says that it is a GRASP server (NIP-11).
     Grasp(Domain),
+    /// Somebody asks for this family by hand: it is looked at now, if anything is missing.
+    Now { family: FamilyId },
+    /// Somebody would look how a domain stands, or send one more request for that (`again`). Answered
+    /// by `Checks`, at once.
+    WantsCheck { ticket: u64, domain: Domain, again: bool },
+    /// Such a look is over. `objected`: the domain asked for less, for so long if it said so.
+    CheckEnded { domain: Domain, objected: Option<Option<Duration>> },
 }
 
 /// What a family lacks, and where that may be found.
@@ -136,6 +143,11 @@ pub enum HuntAction {
     /// End this job; `Ended` follows all the same.
     Cancel {
         job: Job,
+    },
+    /// The answer to `WantsCheck`: now, or not before then.
+    Checks {
+        ticket: u64,
+        not_before: Option<Time>,
     },
     Tell(HuntNews),
 }

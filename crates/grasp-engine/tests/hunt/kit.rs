@@ -98,6 +98,8 @@ pub(crate) struct Net {
     pub(crate) fetches: Vec<Fetched>,
     pub(crate) looks: Vec<(u64, FamilyId)>,
     pub(crate) news: Vec<(u64, HuntNews)>,
+    /// Answers to those who would only look.
+    pub(crate) checks: Vec<(u64, Option<Time>)>,
     pub(crate) cancelled: Vec<Job>,
     /// Times at which the hunt was woken because it asked to be.
     pub(crate) wakes: Vec<u64>,
@@ -124,6 +126,7 @@ impl Net {
             fetches: Vec::new(),
             looks: Vec::new(),
             news: Vec::new(),
+            checks: Vec::new(),
             cancelled: Vec::new(),
             wakes: Vec::new(),
             look_takes: Duration::ZERO,
@@ -294,6 +297,9 @@ impl Net {
                 HuntAction::Cancel { job } => {
                     self.cancelled.push(job);
                     self.later(Duration::from_millis(5), Happening::End(job, Outcome::Cancelled));
+                }
+                HuntAction::Checks { ticket, not_before } => {
+                    self.checks.push((ticket, not_before));
                 }
                 HuntAction::Tell(news) => self.news.push((self.at_ms(), news)),
             }

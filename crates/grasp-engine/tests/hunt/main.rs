@@ -4,6 +4,7 @@
 
 mod bounds;
 mod bytes;
+mod checks;
 mod clock;
 mod delays;
 mod during;

@@ -7,7 +7,8 @@ use super::refs::{List, line_of, oid_and_rest};
 use super::{Listed, Refusal};
 use crate::advertise::AGENT;
 use crate::pktline::Packet;
-use grasp_core::Oid;
+use grasp_core::{Oid, RefName};
+use std::collections::BTreeMap;
 
 const SERVICE_LINE: &[u8] = b"# service=git-upload-pack";
 /// What stands where the first ref would, in a repository that has none.
@@ -112,6 +113,17 @@ pub struct AdvertReader {
 impl AdvertReader {
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Also keeps the names of branches and tags, for `take_names`.
+    pub fn naming() -> Self {
+        let page = Page { list: List::naming(), ..Page::default() };
+        Self { page, ..Self::default() }
+    }
+
+    /// Branches and tags by name, where the server speaks version 0.
+    pub fn take_names(&mut self) -> BTreeMap<RefName, Oid> {
+        self.page.list.names.take().unwrap_or_default()
     }
 
     /// After a refusal every further call refuses for the same reason.

@@ -4,7 +4,8 @@
 use super::Refusal;
 use super::packets::Packets;
 use crate::pktline::Packet;
-use grasp_core::Oid;
+use grasp_core::{Oid, RefName};
+use std::collections::BTreeMap;
 
 /// The longest list of refs, in bytes as they come.
 pub const LIST_BYTES_MAX: usize = 16 << 20;
@@ -49,6 +50,16 @@ pub struct RefsReader {
 impl RefsReader {
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Also keeps the names of branches and tags, for `take_names`.
+    pub fn naming() -> Self {
+        Self { list: List::naming(), ..Self::default() }
+    }
+
+    /// Branches and tags by name; what git would not call one is left out.
+    pub fn take_names(&mut self) -> BTreeMap<RefName, Oid> {
+        self.list.names.take().unwrap_or_default()
     }
 
     /// After a refusal every further call refuses for the same reason.
@@ -111,9 +122,15 @@ pub(super) struct List {
     /// The name of the last of them.
     last: Vec<u8>,
     bytes: usize,
+    /// Kept only where somebody asked for them.
+    pub(super) names: Option<BTreeMap<RefName, Oid>>,
 }
 
 impl List {
+    pub(super) fn naming() -> Self {
+        Self { names: Some(BTreeMap::new()), ..Self::default() }
+    }
+
     pub(super) fn counts(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         self.bytes = self.bytes.saturating_add(bytes.len());
         let max = LIST_BYTES_MAX;
@@ -131,6 +148,11 @@ impl List {
             return Err(Refusal::ManyRefs { max });
         }
         self.refs.push(Listed { kind: RefKind::of(name), oid, peeled });
+        if let Some(names) = &mut self.names
+            && let Some(name) = std::str::from_utf8(name).ok().and_then(|name| name.parse().ok())
+        {
+            names.insert(name, oid);
+        }
         self.last.clear();
         self.last.extend_from_slice(name);
         Ok(())

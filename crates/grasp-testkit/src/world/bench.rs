@@ -3,9 +3,9 @@
 
 use super::names::{event_id, relay, repo};
 use super::watch::Watch;
-use grasp_core::{EventId, Filter, RelayUrl, Time, Timestamp};
+use grasp_core::{EventId, Filter, RelayUrl, RepoId, Time, Timestamp};
 use grasp_engine::{
-    Action, End, Engine, Errand, Input, Level, Loss, News, Page, Peer, Record, Settings, Sub, Tally,
+    Action, Doubt, End, Engine, Errand, Input, Level, Loss, News, Page, Peer, Record, Settings, Sub, Tally,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,6 +43,7 @@ pub(super) struct Desk {
     pub(super) closes: Vec<Sub>,
     pub(super) hangups: usize,
     pub(super) authentications: usize,
+    pub(super) doubts: Vec<(Time, RepoId, Doubt)>,
 }
 
 /// A question that ends by itself.
@@ -68,7 +69,12 @@ impl Bench {
         Self::seeded(settings, 1)
     }
 
+    /// Stories about something else are not disturbed by how a relay stands.
     pub fn seeded(settings: Settings, seed: u64) -> Self {
+        Self::verifying(Settings { verdict_age_max: Duration::ZERO, ..settings }, seed)
+    }
+
+    pub fn verifying(settings: Settings, seed: u64) -> Self {
         Self {
             engine: Engine::new(settings.clone(), seed),
             now: START,
@@ -352,6 +358,9 @@ impl Bench {
             }
             Action::Forget(_) => {
                 self.records.remove(&url);
+            }
+            Action::Doubt { repos, doubt, .. } => {
+                desk.doubts.extend(repos.into_iter().map(|repo| (now, repo, doubt)));
             }
             Action::Tell(news) => self.news.push(news),
         }

@@ -2,8 +2,8 @@
 
 use super::bench::{Asked, Bench, Compared};
 use super::names::relay;
-use grasp_core::{Filter, RelayUrl, Time};
-use grasp_engine::{News, Record, Sub};
+use grasp_core::{Filter, RelayUrl, RepoId, Time};
+use grasp_engine::{Doubt, News, Record, Sub};
 use std::sync::Arc;
 
 impl Bench {
@@ -56,6 +56,11 @@ impl Bench {
 
     pub fn authentications(&self, name: &str) -> usize {
         self.desks.get(&relay(name)).map_or(0, |desk| desk.authentications)
+    }
+
+    /// What could not be found out about a relay, since the last look.
+    pub fn doubts(&mut self, name: &str) -> Vec<(Time, RepoId, Doubt)> {
+        self.desk(name).map(|desk| std::mem::take(&mut desk.doubts)).unwrap_or_default()
     }
 
     /// Every dial so far.

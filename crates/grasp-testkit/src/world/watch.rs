@@ -125,7 +125,7 @@ impl Watch {
                 self.relay(relay, now).objected = false;
                 Ok(())
             }
-            Action::Remember(_) | Action::Tell(_) => Ok(()),
+            Action::Remember(_) | Action::Doubt { .. } | Action::Tell(_) => Ok(()),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The shape of the command line. It parses no setting's value: every flag is text here, so that a
 //! bad value is reported by the same function, in the same words, wherever it came from.
 
+use super::operating;
 use crate::config::SETTINGS;
 use crate::config::setting::{Fallback, Form, Part, Setting, Topic};
 use clap::{Arg, ArgAction, Command, value_parser};
@@ -22,6 +23,7 @@ pub fn command() -> Command {
         .subcommand(Command::new("serve").about("Run the server (the default)"))
         .subcommand(config_command())
         .subcommand(events_command())
+        .subcommands(operating::commands())
         .arg(config_file())
         .args(SETTINGS.iter().filter(|setting| setting.has_flag()).map(|setting| flag(setting)))
 }

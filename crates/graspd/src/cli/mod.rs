@@ -3,12 +3,15 @@
 //! reads configuration files; [`process`] is the only one that looks at the process itself.
 
 mod command;
+mod operating;
 mod sources;
 
 pub use command::command;
 
 use crate::config::RawConfig;
+use crate::ops::look::Look;
 use clap::ArgMatches;
+use clap_complete::Shell;
 use grasp_core::Filter;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -32,6 +35,24 @@ pub enum Invocation {
         filters: Vec<Filter>,
     },
     EventsHeld,
+    /// Tell how something stands, or have it compared now.
+    Look(Look),
+    /// Look for what keeps this server from doing its work.
+    Doctor {
+        json: bool,
+    },
+    /// Compare this server with another.
+    Diff {
+        url: String,
+        json: bool,
+    },
+    /// Show two servers agreeing.
+    Demo {
+        /// End as soon as they do.
+        exit: bool,
+        json: bool,
+    },
+    Completions(Shell),
 }
 
 /// A file, or standard input or output.
@@ -86,7 +107,7 @@ fn invocation(matches: &ArgMatches) -> Invocation {
             path: stream(leaf(matches)),
             filters: filters(leaf(matches)),
         },
-        _ => Invocation::Serve,
+        ref words => operating::invocation(words, leaf(matches)).unwrap_or(Invocation::Serve),
     }
 }
 
@@ -116,6 +137,7 @@ mod tests {
     use super::*;
     use crate::config::table::{NGIT_ARCHIVE_ALL, NGIT_METRICS_ENABLED, NGIT_RELAY_NAME};
     use crate::config::{Layer, Setting};
+    use crate::ops::look::{Leaf, Question};
 
     fn run(args: &str) -> Result<(Invocation, RawConfig), CliError> {
         let args = ["graspd"].into_iter().chain(args.split_whitespace()).map(OsString::from);
@@ -135,6 +157,35 @@ mod tests {
         assert_eq!(run("config docs").unwrap().0, Invocation::ConfigDocs);
         for incomplete in ["config", "events", "sevre", "serve now", "events import a b"] {
             assert!(run(incomplete).is_err(), "{incomplete}");
+        }
+    }
+
+    #[test]
+    fn operators_ask_in_few_words() {
+        let look = |args: &str| match run(args).unwrap().0 {
+            Invocation::Look(look) => look,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(look("status"), Look { question: Question::Status, json: false });
+        assert_eq!(look("status --json"), Look { question: Question::Status, json: true });
+        assert_eq!(look("repo a/b").question, Question::Repo("a/b".into()));
+        let leaf = Leaf { after: Some("x".into()), limit: 5 };
+        assert_eq!(look("repos --after x --limit 5").question, Question::Repos(leaf));
+        let leaf = Leaf { after: None, limit: 100 };
+        assert_eq!(look("relays").question, Question::Relays(leaf.clone()));
+        assert_eq!(look("purgatory").question, Question::Purgatory(leaf));
+        assert_eq!(look("explain").question, Question::Explain(None));
+        assert_eq!(look("explain a/b").question, Question::Explain(Some("a/b".into())));
+        assert_eq!(look("sync now").question, Question::SyncNow(None));
+        assert_eq!(look("sync now wss://x").question, Question::SyncNow(Some("wss://x".into())));
+        assert_eq!(run("doctor --json").unwrap().0, Invocation::Doctor { json: true });
+        let demo = Invocation::Demo { exit: true, json: false };
+        assert_eq!(run("demo --exit").unwrap().0, demo);
+        let diff = Invocation::Diff { url: "https://x".into(), json: false };
+        assert_eq!(run("diff https://x").unwrap().0, diff);
+        assert_eq!(run("completions fish").unwrap().0, Invocation::Completions(Shell::Fish));
+        for wrong in ["repo", "sync", "diff", "completions tcsh", "repos --limit 0", "status x"] {
+            assert!(run(wrong).is_err(), "{wrong}");
         }
     }
 

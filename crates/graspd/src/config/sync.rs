@@ -40,7 +40,7 @@ impl SyncConfig {
             probe_bytes_max: from.count(&NGIT_SYNC_PROBE_BYTES_MAX),
             rejected_hot: from.duration(&NGIT_REJECTED_HOT_CACHE_DURATION_SECS),
             rejected_cold: from.duration(&NGIT_REJECTED_COLD_INDEX_EXPIRY_SECS),
-            verdict_age_max: from.duration(&NGIT_SYNC_VERDICT_MAX_AGE_HOURS),
+            verdict_age_max: from.duration(&NGIT_SYNC_VERDICT_MAX_AGE_SECS),
         }
     }
 }
@@ -117,6 +117,7 @@ fn engine(from: &mut Reader<'_>) -> Settings {
         link_turn: from.duration(&NGIT_SYNC_LINK_TURN_SECS),
         relays_per_announcement_max: from.count(&NGIT_SYNC_RELAYS_PER_ANNOUNCEMENT_MAX),
         relays_max: from.count(&NGIT_SYNC_RELAYS_MAX),
+        verdict_age_max: from.duration(&NGIT_SYNC_VERDICT_MAX_AGE_SECS),
     }
 }
 

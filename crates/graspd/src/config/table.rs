@@ -304,8 +304,8 @@ settings! {
     NGIT_REJECTED_HOT_CACHE_DURATION_SECS: secs(0, LONG_SECS), Is("120"), Sync, Built;
     /// How long the ids of refused events are remembered.
     NGIT_REJECTED_COLD_INDEX_EXPIRY_SECS: secs(0, LONG_SECS), Is("604800"), Sync, Built;
-    /// How long what a comparison with another relay showed is worth telling.
-    NGIT_SYNC_VERDICT_MAX_AGE_HOURS: hours(1), Is("24"), Sync, Built;
+    /// How old a verdict about another server may become; each is renewed before that.
+    NGIT_SYNC_VERDICT_MAX_AGE_SECS: secs(5, LONG_SECS), Is("86400"), Sync, Built;
 
     /// Follow authors to the relays they use (GRASP-03).
     NGIT_SYNC_PLUS_ENABLED: Form::Bool, Is("true"), Sync, Ignored("GRASP-03 sync");

@@ -11,6 +11,10 @@ pub struct Wake {
     bell: Notify,
     /// The same for those who look for git data.
     hunting_bell: Notify,
+    /// And for those who look how others stand.
+    ledger_bell: Notify,
+    /// And for those who only watch.
+    watching_bell: Notify,
     touched: Mutex<Touched>,
 }
 
@@ -35,6 +39,8 @@ impl Wake {
     pub fn ring(&self) {
         self.bell.notify_one();
         self.hunting_bell.notify_one();
+        self.ledger_bell.notify_one();
+        self.watching_bell.notify_one();
     }
 
     /// These repositories may no longer be what they were. Comes after the commit.
@@ -57,6 +63,14 @@ impl Wake {
 
     pub async fn rung_for_the_hunt(&self) {
         self.hunting_bell.notified().await;
+    }
+
+    pub async fn rung_for_watchers(&self) {
+        self.watching_bell.notified().await;
+    }
+
+    pub async fn rung_for_the_ledger(&self) {
+        self.ledger_bell.notified().await;
     }
 
     pub(super) fn take(&self) -> Touched {

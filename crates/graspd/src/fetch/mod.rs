@@ -5,6 +5,7 @@
 mod course;
 mod halves;
 mod intake;
+mod listing;
 mod memory;
 mod questions;
 mod refusal;

@@ -176,7 +176,7 @@ impl<'a, D: Desk> Talk<'a, D> {
     }
 
     /// One request, with leave. What cannot be of use is told in words.
-    async fn ask(&mut self, ask: &Ask) -> Result<Result<Response, String>, Stop> {
+    pub(super) async fn ask(&mut self, ask: &Ask) -> Result<Result<Response, String>, Stop> {
         let response = match self.request(ask).await {
             Err(Stop::Call(CallError::Stale(_))) => self.request(ask).await?,
             asked => asked?,
@@ -222,7 +222,7 @@ impl<'a, D: Desk> Talk<'a, D> {
         })
     }
 
-    async fn piece(&mut self, response: &mut Response) -> Result<Option<Bytes>, Stop> {
+    pub(super) async fn piece(&mut self, response: &mut Response) -> Result<Option<Bytes>, Stop> {
         let Some(piece) = response.piece().await? else { return Ok(None) };
         let bytes = u64::try_from(piece.len()).unwrap_or(u64::MAX);
         self.untold_bytes = self.untold_bytes.saturating_add(bytes);
@@ -242,7 +242,7 @@ impl Arriving {
     }
 }
 
-fn post(v2: bool, body: Vec<u8>) -> Ask {
+pub(super) fn post(v2: bool, body: Vec<u8>) -> Ask {
     let body = Some((REQUEST_TYPE, Bytes::from(body)));
     Ask { path: UPLOAD_PACK, accept: RESULT_TYPE, v2, body }
 }

@@ -4,17 +4,15 @@
 use crate::config::HttpLimits;
 use crate::http::address::{self, is_trusted};
 use crate::http::git::{self, Guest};
-use crate::http::pages::{self, Landing};
 use crate::http::relay::Conversation;
-use crate::http::respond::{self, Answer, busy, empty, finished, html};
+use crate::http::respond::{self, Answer, busy, empty, finished};
 use crate::http::route::{Route, Step};
 use crate::http::unstuck::Unstuck;
-use crate::hunt;
+use crate::http::{api, pages};
 use crate::ingest::refused;
 use crate::metrics::{self, Gathered, Rejected};
 use crate::node::{Node, Ready, Seat, Visit};
 use crate::outbound::Instance;
-use crate::sync;
 use axum::extract::FromRequestParts;
 use axum::extract::ws::WebSocketUpgrade;
 use grasp_core::RepoId;
@@ -101,6 +99,19 @@ fn welcome(stream: TcpStream, peer: SocketAddr, node: &Arc<Node>, http: &HttpLim
     });
 }
 
+/// A request that came by the operator's own door: the same answer as everybody gets.
+pub async fn for_operator(node: &Arc<Node>, request: Request<Incoming>) -> Answer {
+    let Some(seat) = node.seat() else { return busy("the server is full") };
+    let caller = Caller {
+        node: Arc::clone(node),
+        peer: IpAddr::from([127, 0, 0, 1]),
+        guests: Arc::new((seat, None)),
+        requests_left: Arc::new(AtomicU64::new(u64::MAX)),
+        hang_up: CancellationToken::new(),
+    };
+    caller.answer(request).await
+}
+
 /// Tells why in a few bytes, if the socket takes them at once.
 fn refuse(stream: &TcpStream, why: &str) {
     let text = format!(
@@ -149,14 +160,18 @@ impl Caller {
                 let json = node.info.clone();
                 respond::text(StatusCode::OK, "application/nostr+json", json)
             }
-            Route::Landing => self.landing().await,
+            Route::Landing => pages::home(node).await,
             Route::Names => {
                 let names = format!("{{\"names\":{{\"_\":\"{}\"}}}}", node.rules.relay_key);
                 respond::text(StatusCode::OK, "application/json", names)
             }
             Route::Metrics if node.metrics_enabled => self.metrics().await,
-            Route::Relays => self.relays().await,
-            Route::Hunts => self.hunts().await,
+            Route::Api(asked) => api::answer(node, asked, request.headers()).await,
+            Route::NoApi => api::nothing_here(),
+            Route::Relays(page) => pages::relays(node, page).await,
+            Route::Repos(page) => pages::repos(node, page).await,
+            Route::Purgatory(page) => pages::purgatory(node, page).await,
+            Route::Asset(name) => pages::asset(&node.site, &name, request.headers()),
             Route::Health => respond::line(StatusCode::OK, "ok"),
             Route::Ready => match node.ready().await {
                 Ready::Yes => respond::line(StatusCode::OK, "ready"),
@@ -186,7 +201,7 @@ impl Caller {
                 answer.headers_mut().insert(header::ALLOW, allow);
                 answer
             }
-            Route::NotFound | Route::Metrics => html(StatusCode::NOT_FOUND, pages::not_found()),
+            Route::NotFound | Route::Metrics => pages::not_found(&node.site),
         }
     }
 
@@ -212,6 +227,8 @@ impl Caller {
         let page = node.metrics.render(&Gathered {
             uptime_secs: node.uptime().as_secs(),
             repositories: figures.repositories,
+            store_used_bytes: figures.store_used_bytes,
+            store_budget_bytes: figures.store_budget_bytes,
             crowd: node.budgets.lock().crowd(node.limits.crowded_connections),
             busiest: node.turnstile.busiest(),
         });
@@ -229,34 +246,6 @@ impl Caller {
         shown.rejected(Rejected::Announcement, hot.announcements, size(cold.announcements));
         shown.rejected(Rejected::State, hot.states, size(cold.states));
         shown.rejected(Rejected::Other, hot.related, size(cold.others));
-    }
-
-    async fn relays(&self) -> Answer {
-        match sync::relays(&self.node).await {
-            Some(json) => respond::text(StatusCode::OK, "application/json", json),
-            None => busy("this server does not sync with others right now"),
-        }
-    }
-
-    async fn hunts(&self) -> Answer {
-        match hunt::hunts(&self.node).await {
-            Some(json) => respond::text(StatusCode::OK, "application/json", json),
-            None => busy("this server does not look for git data elsewhere right now"),
-        }
-    }
-
-    async fn landing(&self) -> Answer {
-        let node = &self.node;
-        let figures = node.figures().await;
-        let page = pages::landing(&Landing {
-            name: &node.name,
-            description: &node.description,
-            service: &node.service,
-            npub: &node.rules.relay_key.to_npub(),
-            events: figures.events,
-            repositories: figures.repositories,
-        });
-        html(StatusCode::OK, page)
     }
 
     async fn upgrade(&self, request: Request<Incoming>) -> Answer {

@@ -2,7 +2,9 @@
 
 pub mod accept;
 pub mod address;
+pub mod api;
 pub mod git;
+pub mod live;
 pub mod pages;
 pub mod relay;
 pub mod respond;

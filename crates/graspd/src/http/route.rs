@@ -1,6 +1,8 @@
 //! From a request line to a typed route, or to nothing. Everything lives below the base path. Only
 //! a parsed repository id leaves here, never a piece of the path, so nothing in it can reach a file.
 
+use super::api::Api;
+use crate::report::Page;
 use grasp_core::service::percent_decoded;
 use grasp_core::{PubKey, RepoId};
 use grasp_git::{Service, advertise};
@@ -18,9 +20,15 @@ pub enum Route {
     /// NIP-05 names of the relay itself.
     Names,
     Metrics,
-    /// What is known of every relay we follow, as JSON.
-    Relays,
-    Hunts,
+    Api(Api),
+    /// Below `/api/`, and nothing that can be asked.
+    NoApi,
+    /// The list of relays, for people.
+    Relays(Page),
+    Repos(Page),
+    Purgatory(Page),
+    /// A stylesheet or a script, by name.
+    Asset(String),
     Health,
     Ready,
     /// The page of a repository, for people.
@@ -57,11 +65,20 @@ impl Route {
             "" | "/" => Route::Landing,
             "/.well-known/nostr.json" if base_path.is_empty() => Route::Names,
             "/metrics" => Route::Metrics,
-            "/api/v1/relays" => Route::Relays,
-            "/api/v1/hunts" => Route::Hunts,
+            "/relays" => Route::Relays(page(uri.query())),
+            "/repos" => Route::Repos(page(uri.query())),
+            "/purgatory" => Route::Purgatory(page(uri.query())),
             "/healthz" => Route::Health,
             "/readyz" => Route::Ready,
-            _ => return Self::repository(method, place, uri.query(), headers),
+            _ => {
+                if let Some(rest) = place.strip_prefix("/api/") {
+                    api(rest, uri.query()).map_or(Route::NoApi, Route::Api)
+                } else if let Some(name) = place.strip_prefix("/assets/") {
+                    Route::Asset(name.to_owned())
+                } else {
+                    return Self::repository(method, place, uri.query(), headers);
+                }
+            }
         };
         let allowed = method == Method::GET || (method == Method::HEAD && route != Route::Socket);
         if allowed { route } else { Route::NotAllowed(READ) }
@@ -100,11 +117,46 @@ fn repository(place: &str) -> Option<(RepoId, &str)> {
     Some((RepoId { owner, identifier }, rest))
 }
 
+/// What is asked for below `/api/`.
+fn api(place: &str, query: Option<&str>) -> Option<Api> {
+    Some(match place.strip_prefix("v1/")? {
+        "status" => Api::Status,
+        "relays" => Api::Relays(page(query)),
+        "repos" => Api::Repos(page(query)),
+        "purgatory" => Api::Purgatory(page(query)),
+        "hunts" => Api::Hunts,
+        "live" => Api::Live,
+        rest => match rest.split_once('/')? {
+            ("events", id) => Api::Event(id.parse().ok()?),
+            ("repos", repo) => Api::Repo(api_repository(repo)?),
+            _ => return None,
+        },
+    })
+}
+
+/// `<npub>/<identifier>`
+fn api_repository(place: &str) -> Option<RepoId> {
+    let (npub, name) = place.split_once('/')?;
+    let owner = PubKey::from_npub(npub).ok()?;
+    let identifier = percent_decoded(name)?.parse().ok()?;
+    Some(RepoId { owner, identifier })
+}
+
+/// What cannot be read is as good as not said: a list then begins at its beginning.
+fn page(query: Option<&str>) -> Page {
+    let after = value(query, "after").and_then(percent_decoded);
+    let limit = value(query, "limit").and_then(|text| text.parse().ok());
+    Page::new(after, limit)
+}
+
 /// What `service=` asks for, wherever it stands in the query.
 fn service(query: Option<&str>) -> Option<Service> {
+    Service::from_name(value(query, "service")?)
+}
+
+fn value<'a>(query: Option<&'a str>, key: &str) -> Option<&'a str> {
     let mut pairs = query?.split('&').filter_map(|pair| pair.split_once('='));
-    let (_, name) = pairs.find(|(key, _)| *key == "service")?;
-    Service::from_name(name)
+    pairs.find(|(found, _)| *found == key).map(|(_, value)| value)
 }
 
 fn is_request(headers: &HeaderMap, service: Service) -> bool {

@@ -3,14 +3,15 @@
 
 use super::look::look;
 use super::{Ground, job};
+use crate::ledger::checks::CheckWatch;
 use grasp_core::{Domain, Time};
 use grasp_engine::hunt::{
     DomainView, FamilyId, Hunt, HuntAction, HuntInput, HuntNews, HuntSettings, HuntTotals,
     HuntView, Job,
 };
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -22,6 +23,16 @@ pub struct HuntWatch {
     pub(super) shown: Arc<Mutex<Option<(Time, String)>>>,
     questions: mpsc::Sender<oneshot::Sender<Snapshot>>,
     words: mpsc::UnboundedSender<HuntInput>,
+    tickets: Arc<Tickets>,
+    /// The other ones who ask git servers.
+    pub checks: OnceLock<CheckWatch>,
+}
+
+/// Who waits for leave to look how a domain stands.
+#[derive(Debug, Default)]
+struct Tickets {
+    next: AtomicU64,
+    waiting: parking_lot::Mutex<BTreeMap<u64, oneshot::Sender<Option<Time>>>>,
 }
 
 /// The hunt as it stands.
@@ -43,6 +54,30 @@ impl HuntWatch {
     /// A relay said that it is a GRASP server, so its git side may be asked more often.
     pub fn is_grasp(&self, domain: Domain) {
         let _ = self.words.send(HuntInput::Grasp(domain));
+    }
+
+    /// Somebody asks for this family by hand.
+    pub fn now(&self, family: FamilyId) {
+        let _ = self.words.send(HuntInput::Now { family });
+    }
+
+    /// Leave for one request to this domain, to see how it stands; or not before when. `again` for a
+    /// look that has begun. What has begun ends with `checked`.
+    pub async fn may_check(&self, domain: &Domain, again: bool) -> Result<(), Time> {
+        let ticket = self.tickets.next.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        self.tickets.waiting.lock().insert(ticket, answer);
+        let domain = domain.clone();
+        let _ = self.words.send(HuntInput::WantsCheck { ticket, domain, again });
+        match answered.await {
+            Ok(None) => Ok(()),
+            Ok(Some(until)) => Err(until),
+            Err(_) => Err(Time(u64::MAX)),
+        }
+    }
+
+    pub fn checked(&self, domain: Domain, objected: Option<Option<Duration>>) {
+        let _ = self.words.send(HuntInput::CheckEnded { domain, objected });
     }
 
     /// Something that is served has lost objects.
@@ -72,6 +107,7 @@ pub(super) fn start(
     let (questions, asked) = mpsc::channel(QUESTIONS_LEN);
     let tasks = ground.node.tasks.clone();
     let (jobs, counted_at) = (BTreeMap::new(), Time(0));
+    let tickets = Arc::<Tickets>::default();
     let driver = Driver {
         hunt,
         feed,
@@ -82,9 +118,10 @@ pub(super) fn start(
         ground,
         counted_at,
         families_max,
+        tickets: Arc::clone(&tickets),
     };
     tasks.spawn(driver.run());
-    HuntWatch { shown: Arc::default(), questions, words }
+    HuntWatch { shown: Arc::default(), questions, words, tickets, checks: OnceLock::new() }
 }
 
 struct Driver {
@@ -97,6 +134,7 @@ struct Driver {
     ground: Arc<Ground>,
     counted_at: Time,
     families_max: usize,
+    tickets: Arc<Tickets>,
 }
 
 /// A running job.
@@ -179,6 +217,11 @@ impl Driver {
             HuntAction::Cancel { job } => {
                 if let Some(handle) = self.jobs.get(&job) {
                     handle.cancel.cancel();
+                }
+            }
+            HuntAction::Checks { ticket, not_before } => {
+                if let Some(waits) = self.tickets.waiting.lock().remove(&ticket) {
+                    let _ = waits.send(not_before);
                 }
             }
             HuntAction::Tell(news) => self.tell(&news, now),

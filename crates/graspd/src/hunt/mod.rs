@@ -10,11 +10,12 @@ mod mend;
 mod repair;
 mod status;
 
-pub use drive::HuntWatch;
+pub use drive::{HuntWatch, Snapshot};
 pub use status::hunts;
 
 use crate::config::Config;
 use crate::fetch::{FetchSettings, Fetcher};
+use crate::ledger::checks::{self, Guide};
 use crate::node::Node;
 use crate::outbound::{CallLimits, Caller, DialLimits, Dialer, Rule, Silence, StartLimits};
 use grasp_core::RepoId;
@@ -72,7 +73,9 @@ pub fn start(config: &Config, node: &Arc<Node>) -> anyhow::Result<()> {
     let mut settings = config.hunt.settings.clone();
     settings.window += UNDER_WAY_MAX;
     let watch = drive::start(settings, inbox, Arc::clone(&ground));
-    node.tasks.spawn(repair::run(ground, watch.clone(), config.hunt.repair_every));
+    node.tasks.spawn(repair::run(Arc::clone(&ground), watch.clone(), config.hunt.repair_every));
+    let guide = Guide { hunt: watch.clone(), fetcher: ground.fetcher.clone(), rule };
+    let _ = watch.checks.set(checks::start(guide, node));
     // Started once, so nobody was there before.
     let _ = node.hunt.set(watch);
     Ok(())

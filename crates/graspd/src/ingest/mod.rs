@@ -24,6 +24,7 @@ mod roles;
 mod second_chance;
 mod serving;
 mod settle;
+mod signed;
 mod sweep;
 mod uploads;
 mod views;
@@ -46,6 +47,7 @@ pub use plan::Copying;
 pub use preview::{Preview, Round, compare, may_upload, others_in_need, preview};
 pub use second_chance::{SecondChance, Sizes};
 pub use settle::{Checkpoint, Step};
+pub use signed::{Signed, concerned, signed};
 pub use uploads::UploadLimits;
 pub use views::{Hosting, hosted};
 pub use waiting::{Hall, Mark, Rest, Waiting};
@@ -60,5 +62,7 @@ mod refused_tests;
 mod second_chance_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod waiting_tests;
 #[cfg(test)]
 mod wanted_tests;

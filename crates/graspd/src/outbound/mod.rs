@@ -24,5 +24,6 @@ pub use nonce::Instance;
 pub use pace::Silence;
 pub use places::{Place, Places};
 pub use resolve::{Lookup, Resolve, System};
+pub use retry_after::date as http_date;
 pub use starts::{StartLimits, Starts, Until};
 pub use stream::Stream;

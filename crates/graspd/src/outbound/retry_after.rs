@@ -16,7 +16,7 @@ pub(super) fn parse(text: &str, now: Time) -> Option<Duration> {
 }
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT`, the one form of a date that servers may send.
-fn date(text: &str) -> Option<u64> {
+pub fn date(text: &str) -> Option<u64> {
     let (_, text) = text.split_once(", ")?;
     let mut parts = text.strip_suffix(" GMT")?.split(' ');
     let mut part = || parts.next();

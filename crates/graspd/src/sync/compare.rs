@@ -4,7 +4,7 @@
 use super::standing;
 use crate::ingest::{inventory, unknown};
 use crate::node::Node;
-use crate::peers::Counts;
+use crate::ledger::Counts;
 use grasp_core::{EventId, Filter, RepoId, Time, Timestamp};
 use grasp_engine::Sub;
 use grasp_relay::neg::{IdSet, Initiator, Step};

@@ -3,11 +3,15 @@
 
 use super::Ground;
 use super::hands::Hands;
-use grasp_core::Time;
+use super::history::History;
+use crate::ingest::families_around;
+use crate::ledger::Chronicle;
+use crate::node::Node;
+use grasp_core::{RelayUrl, RepoId, Time};
 use grasp_engine::{Engine, Input, RelayView, Totals};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 /// Something a link has to say. Links that were replaced are not listened to.
 #[derive(Debug)]
@@ -19,9 +23,11 @@ pub(super) struct Word {
 /// A look at the engine from outside.
 #[derive(Debug, Clone)]
 pub struct Watch {
-    /// What was last shown, and when: many may look, few are worth the work.
-    pub(super) shown: Arc<Mutex<Option<(Time, String)>>>,
     questions: mpsc::Sender<oneshot::Sender<(Totals, Vec<RelayView>)>>,
+    orders: mpsc::Sender<Input>,
+    history: Arc<History>,
+    /// Not to keep it from ending.
+    node: Weak<Node>,
 }
 
 impl Watch {
@@ -31,6 +37,29 @@ impl Watch {
         self.questions.send(answer).await.ok()?;
         answered.await.ok()
     }
+
+    /// What came from a relay, and how its last day was.
+    pub fn chronicle(&self, relay: &RelayUrl) -> Option<Chronicle> {
+        self.history.of(relay)
+    }
+
+    /// By hand: everything is asked anew of a relay, or of all relays of a repository, whose git data
+    /// is also looked for and whose mirrors are looked at now. Of all, if neither is named.
+    pub async fn refresh(&self, relay: Option<RelayUrl>, repo: Option<RepoId>) {
+        let order = Input::Refresh { relay: relay.clone(), repo: repo.clone() };
+        let _ = self.orders.send(order).await;
+        let Some(node) = self.node.upgrade().filter(|_| relay.is_none()) else { return };
+        let Some(hunt) = node.hunt.get() else { return };
+        if let Some(checks) = hunt.checks.get() {
+            checks.now(repo.clone());
+        }
+        let Some(repo) = repo else { return };
+        let rules = Arc::clone(&node.rules);
+        let family = node.explorers.ask(move |store| families_around(store, &rules, &[repo]));
+        for family in family.await.ok().and_then(Result::ok).into_iter().flatten().flatten() {
+            hunt.now(family);
+        }
+    }
 }
 
 const WORDS_LEN: usize = 4_096;
@@ -38,18 +67,22 @@ const QUESTIONS_LEN: usize = 16;
 /// Inputs handled before actions are carried out, when many come at once.
 const HELPING: usize = 256;
 const COUNT_EVERY: Duration = Duration::from_secs(1);
+const MEASURE_EVERY: Duration = Duration::from_secs(30);
 /// However far the next deadline is: the clock may have been set.
 const SLEEP_MAX: Duration = Duration::from_secs(5);
 
 pub(super) fn start(engine: Engine, feed: mpsc::Receiver<Input>, ground: Arc<Ground>) -> Watch {
     let (sender, words) = mpsc::channel(WORDS_LEN);
     let (questions, asked) = mpsc::channel(QUESTIONS_LEN);
+    let (orders, ordered) = mpsc::channel(QUESTIONS_LEN);
+    let (history, node) = (Arc::clone(&ground.history), Arc::downgrade(&ground.node));
     let tasks = ground.node.tasks.clone();
     let hands = Hands::new(Arc::clone(&ground), sender);
-    let counted_at = Time(0);
-    let driver = Driver { engine, feed, words, asked, hands, ground, counted_at };
+    let (counted_at, measured_at) = (Time(0), Time(0));
+    let driver =
+        Driver { engine, feed, words, asked, ordered, hands, ground, counted_at, measured_at };
     tasks.spawn(driver.run());
-    Watch { shown: Arc::default(), questions }
+    Watch { questions, orders, history, node }
 }
 
 struct Driver {
@@ -57,9 +90,11 @@ struct Driver {
     feed: mpsc::Receiver<Input>,
     words: mpsc::Receiver<Word>,
     asked: mpsc::Receiver<oneshot::Sender<(Totals, Vec<RelayView>)>>,
+    ordered: mpsc::Receiver<Input>,
     hands: Hands,
     ground: Arc<Ground>,
     counted_at: Time,
+    measured_at: Time,
 }
 
 impl Driver {
@@ -81,6 +116,7 @@ impl Driver {
                     let now = self.now();
                     let _ = answer.send((self.engine.totals(), self.engine.relay_views(now)));
                 }
+                Some(order) = self.ordered.recv() => self.handle(order),
                 () = tokio::time::sleep(wake) => {}
             }
             for input in told.drain(..) {
@@ -116,6 +152,10 @@ impl Driver {
             self.counted_at = now;
             let totals = self.engine.totals();
             self.ground.node.metrics.sync.totals(totals.relays, totals.connected, totals.dead);
+        }
+        if now >= self.measured_at.plus(MEASURE_EVERY) {
+            self.measured_at = now;
+            self.hands.measure(&self.engine, now);
         }
     }
 

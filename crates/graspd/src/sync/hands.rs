@@ -4,10 +4,10 @@
 use super::Ground;
 use super::drive::Word;
 use super::link::{self, Order};
-use super::{memory, news};
+use super::{memory, news, standing};
 use crate::metrics::Status;
-use grasp_core::{RelayUrl, Time};
-use grasp_engine::{Action, Engine, Input, Peer, Refusal};
+use grasp_core::{RelayUrl, RepoId, Time};
+use grasp_engine::{Action, Doubt, Engine, Input, Peer, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +24,8 @@ pub(super) struct Hands {
     /// Relays whose record changed, and when to write that down.
     changed: BTreeSet<RelayUrl>,
     forgotten: BTreeSet<RelayUrl>,
+    /// Relays that cannot be compared with, for these repositories.
+    doubts: Vec<(RelayUrl, Vec<RepoId>, Doubt)>,
     write_at: Option<Time>,
 }
 
@@ -47,6 +49,7 @@ impl Hands {
             sessions: BTreeMap::new(),
             changed: BTreeSet::new(),
             forgotten: BTreeSet::new(),
+            doubts: Vec::new(),
             write_at: None,
         }
     }
@@ -126,12 +129,17 @@ impl Hands {
             Action::Forget(relay) => {
                 self.ground.node.metrics.sync.forget(&relay);
                 self.ground.warner.lock().forget(&relay);
+                self.ground.history.forget(&relay);
                 self.sessions.remove(&relay);
                 self.changed.remove(&relay);
                 self.forgotten.insert(relay);
                 self.write_at.get_or_insert(now.plus(WRITE_AFTER));
             }
-            Action::Tell(told) => news::log(&told, now),
+            Action::Doubt { relay, repos, doubt } => self.doubts.push((relay, repos, doubt)),
+            Action::Tell(told) => {
+                news::log(&told, now);
+                news::show(&self.ground.node.activity, &told, now);
+            }
         }
     }
 
@@ -160,6 +168,16 @@ impl Hands {
         }
     }
 
+    /// Takes in how long relays were linked; what ended a quarter hour is written down.
+    pub(super) fn measure(&mut self, engine: &Engine, now: Time) {
+        for (relay, account) in engine.accounts(now) {
+            if self.ground.history.measure(relay, &account, now) {
+                self.changed.insert(relay.clone());
+                self.write_at.get_or_insert(now.plus(WRITE_AFTER));
+            }
+        }
+    }
+
     fn show(&self, relay: &RelayUrl, engine: &Engine, now: Time) {
         let Some(view) = engine.relay_view(relay, now) else { return };
         let status = Status::from(&view.health);
@@ -171,6 +189,10 @@ impl Hands {
     }
 
     pub(super) async fn write_down(&mut self, engine: &Engine, now: Time) {
+        for (relay, repos, doubt) in self.doubts.drain(..) {
+            let desk = (&self.ground.node.ingest, &self.ground.node.metrics.ledger);
+            standing::doubt(desk, &relay, repos, doubt.into(), now).await;
+        }
         if self.write_at.is_none_or(|at| at > now) {
             return;
         }
@@ -179,7 +201,10 @@ impl Hands {
         let records: Vec<_> = changed
             .into_iter()
             .filter_map(|relay| Some((engine.record(&relay, now)?, relay)))
-            .map(|(record, relay)| (relay, record))
+            .map(|(record, relay)| {
+                let chronicle = self.ground.history.of(&relay).unwrap_or_default();
+                (relay, record, chronicle)
+            })
             .collect();
         let forgotten = std::mem::take(&mut self.forgotten);
         memory::write(&self.ground.node.ingest, &records, &forgotten).await;
@@ -203,8 +228,10 @@ fn relay_of(input: &Input) -> Option<&RelayUrl> {
         | Input::Ended { relay, .. }
         | Input::Notice { relay, .. }
         | Input::Authenticated { relay, .. } => Some(relay),
-        Input::Announced { .. } | Input::Withdrawn(_) | Input::Root { .. } | Input::Replayed => {
-            None
-        }
+        Input::Announced { .. }
+        | Input::Withdrawn(_)
+        | Input::Root { .. }
+        | Input::Replayed
+        | Input::Refresh { .. } => None,
     }
 }

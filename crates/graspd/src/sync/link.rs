@@ -12,7 +12,7 @@ use crate::outbound::{DialError, Dialled, Stream};
 use futures_util::StreamExt;
 use futures_util::stream::SplitStream;
 use grasp_core::policy::{Lasting, Origin, precheck};
-use grasp_core::{Event, EventId, Filter, RelayUrl, RepoId, Time, Timestamp};
+use grasp_core::{Event, EventId, Filter, RelayUrl, Time, Timestamp};
 use grasp_engine::{End, Errand, Hint, Input, Intake, Loss, Peer, Purpose, Reception, Report, Sub};
 use grasp_relay::client::{self, RelayMessage};
 use grasp_relay::reply;
@@ -116,7 +116,6 @@ async fn talk(
         unreadable: 0,
         useless_bytes: 0,
         useless_since: now,
-        lacked: BTreeMap::new(),
     };
     loop {
         let pause = link.next_deadline().since(line.now());
@@ -195,8 +194,6 @@ struct Link<'a> {
     unreadable: u32,
     useless_bytes: usize,
     useless_since: Time,
-    /// What we lacked and fetched by name, by repository, since it was last written down.
-    lacked: BTreeMap<RepoId, u64>,
 }
 
 type Step = Result<(), Loss>;
@@ -433,9 +430,8 @@ impl Link<'_> {
                 let source = self.source(sub, past);
                 self.on_their_way += 1;
                 self.bytes_on_their_way += bytes;
-                let by_name = self.reception.asks_by_name(sub);
                 let errand = self.errands.get(&sub).copied();
-                let way = Way { sub, source, bytes, past, by_name, errand };
+                let way = Way { sub, source, bytes, past, errand };
                 let offer = offer(event, &self.line.relay, way, &self.verdicts, now);
                 node.ingest.offer(self.line.generation, offer).await;
                 Ok(())
@@ -496,11 +492,6 @@ impl Link<'_> {
             Report::Ended(end) => {
                 self.errands.remove(&sub);
                 self.comparisons.remove(&sub);
-                if !self.lacked.is_empty() {
-                    let (node, now) = (&self.line.ground.node, self.line.now());
-                    let lacked = std::mem::take(&mut self.lacked);
-                    standing::attribute(&node.ingest, &relay, lacked, now).await;
-                }
                 Input::Ended { relay, sub, end }
             }
         };
@@ -511,12 +502,7 @@ impl Link<'_> {
         self.on_their_way = self.on_their_way.saturating_sub(1);
         self.bytes_on_their_way = self.bytes_on_their_way.saturating_sub(verdict.bytes);
         match verdict.fate {
-            Fate::New => {
-                self.stored(verdict);
-                if let Some(repo) = &verdict.repo {
-                    *self.lacked.entry(repo.clone()).or_default() += 1;
-                }
-            }
+            Fate::New => self.stored(verdict),
             Fate::Forged if self.reception.forged(verdict.sub, &verdict.id) => {
                 return Err(Loss::Misbehaved("it sends forged events".into()));
             }
@@ -545,6 +531,7 @@ impl Link<'_> {
         let metrics = &self.line.ground.node.metrics.sync;
         metrics.event(verdict.source);
         let gap = self.should_have_come_before(verdict);
+        self.line.ground.history.received(relay, verdict.source, gap);
         match verdict.source {
             SourceKind::Direct | SourceKind::Live => tracing::debug!(%relay, %id, %kind, "live"),
             SourceKind::Backfill if gap => {
@@ -598,7 +585,8 @@ impl Link<'_> {
                 self.say(client::neg_close(&name(sub)))?;
                 if !counts.is_empty() {
                     let Ground { node, warner, .. } = &*self.line.ground;
-                    standing::keep(&node.ingest, warner, &self.line.relay, counts, now).await;
+                    let desk = (&node.ingest, &node.metrics.ledger);
+                    standing::keep(desk, warner, &self.line.relay, counts, now).await;
                 }
                 self.end(sub, End::Reconciled { need: difference.need }).await;
                 Ok(())

@@ -1,7 +1,7 @@
 //! What is known of other relays, on the disk: one note each, written by the one writer.
 
 use crate::ingest::Ingest;
-use crate::peers;
+use crate::ledger::{self, Chronicle, Peer};
 use crate::readers::Readers;
 use anyhow::Context;
 use grasp_core::RelayUrl;
@@ -15,28 +15,33 @@ use std::collections::BTreeSet;
 struct Row {
     relay: RelayUrl,
     record: Record,
+    #[serde(default)]
+    chronicle: Chronicle,
 }
+
+pub(super) type Recalled = (RelayUrl, Record, Chronicle);
 
 /// Of one relay at a time; the oldest go by themselves.
 const FORGOTTEN_ROWS_MAX: usize = 1_000;
 /// More rows than relays can be followed are of no use.
 const ROWS_MAX: usize = 100_000;
 
-pub(super) async fn recall(readers: &Readers) -> anyhow::Result<Vec<(RelayUrl, Record)>> {
+pub(super) async fn recall(readers: &Readers) -> anyhow::Result<Vec<Recalled>> {
     let notes = readers.ask(|store| store.read()?.notes(Shelf::Relays, &[], ROWS_MAX));
     let notes = notes.await.context("the store's readers are gone")??;
     // A row this version cannot read is a relay met for the first time.
     let rows = notes.iter().filter_map(|(_, value)| serde_json::from_slice::<Row>(value).ok());
-    Ok(rows.map(|row| (row.relay, row.record)).collect())
+    Ok(rows.map(|row| (row.relay, row.record, row.chronicle)).collect())
 }
 
 pub(super) async fn write(
     ingest: &Ingest,
-    records: &[(RelayUrl, Record)],
+    records: &[Recalled],
     forgotten: &BTreeSet<RelayUrl>,
 ) {
-    let kept = records.iter().filter_map(|(relay, record)| {
-        let row = Row { relay: relay.clone(), record: record.clone() };
+    let kept = records.iter().filter_map(|(relay, record, chronicle)| {
+        let (record, chronicle) = (record.clone(), chronicle.clone());
+        let row = Row { relay: relay.clone(), record, chronicle };
         Some((key(relay), serde_json::to_vec(&row).ok()?))
     });
     let kept: Vec<(Vec<u8>, Vec<u8>)> = kept.collect();
@@ -50,7 +55,7 @@ pub(super) async fn write(
         }
         for relay in &gone {
             txn.remove_note(Shelf::Relays, &key(relay))?;
-            peers::forget_relay(txn, relay, FORGOTTEN_ROWS_MAX)?;
+            ledger::forget_peer(txn, &Peer::Relay(relay.clone()), FORGOTTEN_ROWS_MAX)?;
         }
         Ok(())
     });

@@ -4,25 +4,26 @@
 mod compare;
 mod drive;
 mod hands;
+mod history;
 mod link;
 mod memory;
 mod news;
 mod offer;
 mod standing;
-mod status;
 mod wire;
 
 pub use drive::Watch;
-pub use status::relays;
+pub use standing::served;
 
 use crate::config::Config;
 use crate::datadir::RelayKey;
 use crate::feed::{self, Feed};
+use crate::ledger::LackWarner;
 use crate::node::Node;
 use crate::outbound::{DialLimits, Dialer, Rule};
-use crate::peers::LackWarner;
 use grasp_core::RelayUrl;
 use grasp_engine::{Engine, Input, Patience};
+use history::History;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -37,6 +38,7 @@ struct Ground {
     bootstrap: Option<RelayUrl>,
     allow_non_global: bool,
     warner: Mutex<LackWarner>,
+    history: Arc<History>,
 }
 
 /// Announcements and roots between the store and the engine.
@@ -58,6 +60,7 @@ pub async fn start(config: &Config, node: &Arc<Node>, key: RelayKey) -> anyhow::
         bootstrap: sync.bootstrap.clone(),
         allow_non_global: sync.allow_non_global,
         warner: Mutex::default(),
+        history: Arc::default(),
         node: Arc::clone(node),
     });
     let now = node.clock.now();
@@ -65,7 +68,8 @@ pub async fn start(config: &Config, node: &Arc<Node>, key: RelayKey) -> anyhow::
     if let Some(relay) = &sync.bootstrap {
         engine = engine.with_bootstrap(relay, now);
     }
-    for (relay, record) in memory::recall(&node.explorers).await? {
+    for (relay, record, chronicle) in memory::recall(&node.explorers).await? {
+        ground.history.recall(&relay, chronicle);
         engine.handle(Input::Recalled { relay, record: Box::new(record) }, now);
     }
     let (sender, feed) = mpsc::channel(FEED_LEN);

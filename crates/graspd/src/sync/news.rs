@@ -1,7 +1,32 @@
 //! What operators hear about other relays (S-42).
 
+use crate::activity::Activities;
+use crate::report::Activity;
+use crate::report::text::{WORDS_MAX, shown};
+use crate::report::when::clock;
 use grasp_core::Time;
 use grasp_engine::News;
+
+/// What people who watch hear of it.
+pub(super) fn show(activity: &Activities, news: &News, now: Time) {
+    let (relay, words) = match news {
+        News::Connected { relay } => (relay, "is connected".to_owned()),
+        News::Recovered { relay } => (relay, "is well again".to_owned()),
+        News::Failed { relay, next_try, .. } => {
+            (relay, format!("cannot be reached; tried again at {}", clock(*next_try, now)))
+        }
+        News::Dead { relay, .. } => (relay, "is dead: it failed for a whole day".to_owned()),
+        News::Cooling { relay, until } => {
+            (relay, format!("asked us to slow down until {}", clock(*until, now)))
+        }
+        News::Paused { relay, until, .. } => {
+            (relay, format!("does not want our questions; left alone until {}", clock(*until, now)))
+        }
+        _ => return,
+    };
+    let text = format!("{} {words}", shown(&relay.host(), WORDS_MAX));
+    activity.note(Activity { at: now, kind: "relay".into(), text, repository: None });
+}
 
 pub(super) fn log(news: &News, now: Time) {
     let secs = |until: &Time| until.since(now).as_secs();

@@ -3,7 +3,7 @@
 use crate::ingest::{Asker, Offer};
 use grasp_core::event::Forged;
 use grasp_core::policy::Answer;
-use grasp_core::{Coordinate, Event, EventId, Kind, RelayUrl, RepoId, Time, Timestamp};
+use grasp_core::{Event, EventId, Kind, RelayUrl, Time, Timestamp};
 use grasp_engine::{Errand, Sub};
 use grasp_store::{Provenance, SourceKind};
 use std::sync::Arc;
@@ -33,8 +33,6 @@ pub(super) struct Verdict {
     pub(super) errand: Option<Errand>,
     /// What it occupied on its way.
     pub(super) bytes: usize,
-    /// The repository it is about, if a comparison had shown that we lacked it.
-    pub(super) repo: Option<RepoId>,
 }
 
 /// How an event came.
@@ -45,8 +43,6 @@ pub(super) struct Way {
     pub(super) bytes: usize,
     /// It came before the end of what was stored.
     pub(super) past: bool,
-    /// It was asked for by its id.
-    pub(super) by_name: bool,
     /// Why it was asked for; nothing for what is heard live.
     pub(super) errand: Option<Errand>,
 }
@@ -57,7 +53,6 @@ struct Waiting {
     way: Way,
     kind: Kind,
     created_at: Timestamp,
-    repo: Option<RepoId>,
 }
 
 pub(super) fn offer(
@@ -67,10 +62,8 @@ pub(super) fn offer(
     verdicts: &mpsc::UnboundedSender<Verdict>,
     now: Time,
 ) -> Offer {
-    let named = event.tag("a").filter(|_| way.by_name);
-    let repo = named.and_then(|text| text.parse::<Coordinate>().ok()?.repo());
     let (kind, created_at) = (event.kind, event.created_at);
-    let waiting = Waiting { verdicts: verdicts.clone(), way, kind, created_at, repo };
+    let waiting = Waiting { verdicts: verdicts.clone(), way, kind, created_at };
     let relay = Some(relay.as_str().to_owned());
     let from = Provenance { source: way.source, relay, received: now, released: None };
     Offer { event, from, ip: None, asker: Arc::new(waiting) }
@@ -78,8 +71,8 @@ pub(super) fn offer(
 
 impl Waiting {
     fn send(&self, id: &EventId, fate: Fate) {
-        let Way { sub, source, bytes, past, errand, .. } = self.way;
-        let (id, kind, created_at, repo) = (*id, self.kind, self.created_at, self.repo.clone());
+        let Way { sub, source, bytes, past, errand } = self.way;
+        let (id, kind, created_at) = (*id, self.kind, self.created_at);
         // A link that ended does not want to know any more.
         let _ = self.verdicts.send(Verdict {
             id,
@@ -91,7 +84,6 @@ impl Waiting {
             kind,
             created_at,
             bytes,
-            repo,
         });
     }
 }

@@ -22,10 +22,9 @@ use crate::repos::Shown;
 use axum::body::Body;
 use body::{BadBody, Drain, Encoding, Inbound};
 use grasp_core::RepoId;
-use grasp_core::nip34::Announcement;
 use grasp_git::{Protocol, Service};
 use grasp_relay::IpKey;
-use grasp_store::{EventStore, Space};
+use grasp_store::EventStore;
 use hyper::body::Incoming;
 use hyper::{HeaderMap, Request, StatusCode};
 use slots::{Payer, Slots};
@@ -88,7 +87,7 @@ impl Guest {
     pub async fn answer(self, step: Step, request: Request<Incoming>) -> Answer {
         let shown = match self.look().await {
             Ok(Some(shown)) => shown,
-            Ok(None) => return unread(request, not_hosted()).await,
+            Ok(None) => return unread(request, pages::no_repository(&self.node.site)).await,
             Err(answer) => return unread(request, answer).await,
         };
         let protocol = protocol(request.headers());
@@ -124,36 +123,7 @@ impl Guest {
 
     /// The page for people at the same address.
     pub async fn page(&self) -> Answer {
-        let shown = match self.look().await {
-            Ok(Some(shown)) => shown,
-            Ok(None) => return not_hosted(),
-            Err(answer) => return answer,
-        };
-        let announced = self.announced().await;
-        let announced = announced.as_ref();
-        let page = pages::repository(&pages::Repository {
-            service: &self.node.service,
-            repo: &self.repo,
-            name: announced.and_then(|it| it.name.as_deref()),
-            description: announced.and_then(|it| it.description.as_deref()),
-            is_empty: !shown.exists,
-        });
-        respond::html(StatusCode::OK, page)
-    }
-
-    /// What its owner says about it; the page does without if that cannot be read.
-    async fn announced(&self) -> Option<Announcement> {
-        let coordinate = self.repo.coordinate();
-        let look = move |store: &dyn EventStore| -> grasp_store::Result<_> {
-            let snapshot = store.read()?;
-            let served = snapshot.current(Space::Served, &coordinate)?;
-            let found = match served {
-                None => snapshot.current(Space::Held, &coordinate)?,
-                served => served,
-            };
-            Ok(found.and_then(|found| Announcement::parse(&found.event).ok()))
-        };
-        self.node.readers.ask(look).await.ok()?.ok()?
+        pages::repository(&self.node, &self.repo).await
     }
 
     /// The repository as visitors see it now; `None` if it is not hosted here.
@@ -195,10 +165,6 @@ pub async fn unread(request: Request<Incoming>, answer: Answer) -> Answer {
 fn protocol(headers: &HeaderMap) -> Protocol {
     let header = headers.get("git-protocol").and_then(|value| value.to_str().ok());
     Protocol::from_header(header)
-}
-
-fn not_hosted() -> Answer {
-    respond::html(StatusCode::NOT_FOUND, pages::no_repository())
 }
 
 /// For a request that could not be read before anything was answered.

@@ -49,6 +49,33 @@ fn everything_lives_below_the_base_path() {
 }
 
 #[test]
+fn the_api_and_the_pages_have_their_places() {
+    let id = "ab".repeat(32);
+    for (place, asked) in [
+        ("status".to_owned(), Api::Status),
+        ("relays".to_owned(), Api::Relays(Page::default())),
+        (
+            "repos?limit=7&after=x%2Fy".to_owned(),
+            Api::Repos(Page::new(Some("x/y".into()), Some(7))),
+        ),
+        ("purgatory?limit=100000".to_owned(), Api::Purgatory(Page::new(None, Some(500)))),
+        (format!("repos/{NPUB}/a%20b"), Api::Repo(repo("a b"))),
+        (format!("events/{id}"), Api::Event(id.parse().unwrap())),
+        ("live".to_owned(), Api::Live),
+    ] {
+        assert_eq!(get(&format!("/api/v1/{place}")), Route::Api(asked), "{place}");
+    }
+    for place in ["", "v1", "v1/", "v2/status", "v1/status/x", "v1/repos/x/y", "v1/events/zz"] {
+        assert_eq!(get(&format!("/api/{place}")), Route::NoApi, "{place}");
+    }
+    assert_eq!(get("/relays"), Route::Relays(Page::default()));
+    assert_eq!(get("/repos?limit=0&after="), Route::Repos(Page::new(None, Some(1))));
+    assert_eq!(get("/purgatory?limit=-1"), Route::Purgatory(Page::default()));
+    assert_eq!(get("/assets/../x"), Route::Asset("../x".into()), "a name, never a path");
+    assert_eq!(route("POST", "/api/v1/status", &[], ""), Route::NotAllowed("GET, HEAD, OPTIONS"));
+}
+
+#[test]
 fn preflight_is_answered_anywhere() {
     for place in ["/no/such/place", "/prs/x", "/", &format!("/{NPUB}/a.git/git-upload-pack")] {
         assert_eq!(route("OPTIONS", place, &[], "/grasp"), Route::Preflight, "{place}");

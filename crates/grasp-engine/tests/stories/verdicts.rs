@@ -1,0 +1,240 @@
+//! Section 6, S-30: what is known of how a relay stands is renewed before it is too old, or it is
+//! said why it cannot be.
+
+use super::kit::*;
+use grasp_core::{EventId, Filter};
+use grasp_engine::{Doubt, End, Input, Page, Settings, Tally};
+use grasp_testkit::world::names::{relay, repo};
+use grasp_testkit::world::{Bench, Compared};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Linked, confirmed and just compared.
+fn known(names: &[&str]) -> Bench {
+    let mut net = Bench::verifying(Settings::default(), 1);
+    for name in names {
+        net.announce(name, &["one"]);
+    }
+    net.replayed();
+    net.connect("one");
+    net.settle("one");
+    history(&mut net, "one");
+    net
+}
+
+/// The next comparison, and how long it took to come.
+fn next_check(net: &mut Bench, within: Duration) -> (Compared, Duration) {
+    let start = net.now;
+    loop {
+        let mut asked = net.reconciles("one");
+        if let Some(check) = asked.pop() {
+            assert!(asked.is_empty(), "one at a time");
+            return (check, net.now.since(start));
+        }
+        assert!(net.now.since(start) < within, "no comparison");
+        net.elapse(10 * SECOND);
+    }
+}
+
+fn names_of(filter: &Filter) -> BTreeSet<String> {
+    let values = filter.tags.get(&b'a').into_iter().flatten();
+    values.map(|value| value.rsplit(':').next().unwrap().to_owned()).collect()
+}
+
+/// Nothing of what was asked for by name came.
+fn keeps(net: &mut Bench, within: Duration) -> Vec<EventId> {
+    let start = net.now;
+    loop {
+        if let Some(asked) = net.requests("one").pop() {
+            let missing = asked.filters[0].ids.clone().unwrap();
+            let page = Page {
+                tallies: vec![Tally::default()],
+                missing: missing.clone(),
+                ..Page::default()
+            };
+            net.completes("one", asked.sub, page);
+            return missing;
+        }
+        assert!(net.now.since(start) < within, "nothing is asked for");
+        net.elapse(SECOND);
+    }
+}
+
+#[test]
+fn s30_a_verdict_is_renewed_at_three_quarters_of_its_age_by_one_question() {
+    let mut net = known(&["acme", "lib"]);
+    net.elapse(17 * HOUR + 30 * MINUTE);
+    assert!(net.reconciles("one").is_empty(), "not before it is due");
+    let (check, _) = next_check(&mut net, HOUR);
+    assert_eq!(names_of(&check.filter), ["acme", "lib"].map(str::to_owned).into());
+    assert_eq!(check.filter.tags.len(), 1);
+    assert_eq!(view(&net, "one").confirmed, 3, "nothing is taken back for it");
+    net.reconciled("one", check.sub, vec![]);
+    net.elapse(MINUTE);
+    assert!(net.reconciles("one").is_empty(), "once is enough");
+}
+
+#[test]
+fn s30_checks_come_one_at_a_time_at_half_the_pace_and_after_everything_else() {
+    let mut net = Bench::verifying(tiny_filters(), 1);
+    for name in named(12) {
+        net.announce(&name, &["one"]);
+    }
+    net.replayed();
+    net.connect("one");
+    net.settle("one");
+    history(&mut net, "one");
+    let mut times = Vec::new();
+    while net.now.since(grasp_testkit::world::START) < 19 * HOUR {
+        for check in net.reconciles("one") {
+            times.push(check.at);
+            net.reconciled("one", check.sub, vec![]);
+        }
+        net.elapse(SECOND / 2);
+    }
+    assert_eq!(times.len(), 12);
+    assert!(times.windows(2).all(|pair| pair[1].since(pair[0]) >= 2 * SECOND), "{times:?}");
+}
+
+#[test]
+fn s30_what_a_relay_names_and_keeps_is_narrowed_down_to_the_repository_it_is_about() {
+    let mut net = known(&["a", "b", "c", "d"]);
+    let guilty = repo("c").coordinate().to_string();
+    let (mut compared, mut asked_for) = (Vec::new(), 0);
+    let end = net.now.plus(19 * HOUR);
+    while net.now < end {
+        for check in net.reconciles("one") {
+            compared.push(names_of(&check.filter).into_iter().collect::<String>());
+            let concerned = check.filter.tags[&b'a'].contains(&guilty);
+            net.reconciled("one", check.sub, if concerned { ids(1..4) } else { vec![] });
+        }
+        for asked in net.requests("one") {
+            asked_for += 1;
+            let missing = asked.filters[0].ids.clone().unwrap();
+            let page = Page { tallies: vec![Tally::default()], missing, ..Page::default() };
+            net.completes("one", asked.sub, page);
+        }
+        net.elapse(SECOND);
+    }
+    assert_eq!(compared, ["abcd", "ab", "cd", "c", "d"]);
+    assert_eq!(asked_for, 3, "each time somebody names them");
+    assert!(net.doubts("one").is_empty(), "a few may be missing by chance");
+}
+
+#[test]
+fn s30_a_relay_that_keeps_most_of_what_it_names_is_not_believed_until_it_is_asked_again() {
+    let mut net = known(&["acme", "lib"]);
+    let (check, _) = next_check(&mut net, 19 * HOUR);
+    net.reconciled("one", check.sub, ids(1..26));
+    assert_eq!(keeps(&mut net, MINUTE).len(), 25);
+    net.elapse(SECOND);
+    let told: BTreeSet<_> = net
+        .doubts("one")
+        .into_iter()
+        .map(|(_, repo, doubt)| {
+            assert_eq!(doubt, Doubt::Keeps);
+            repo
+        })
+        .collect();
+    assert_eq!(told, BTreeSet::from([repo("acme"), repo("lib")]));
+    let (_, after) = next_check_past_daily(&mut net);
+    assert!(after <= 19 * HOUR, "{after:?}");
+}
+
+/// The next check that is not part of the daily sync.
+fn next_check_past_daily(net: &mut Bench) -> (Compared, Duration) {
+    let start = net.now;
+    loop {
+        assert!(net.now.since(start) < 30 * HOUR, "no comparison");
+        for asked in net.requests("one") {
+            net.completes("one", asked.sub, grasp_testkit::world::empty_page(asked.filters.len()));
+        }
+        if let Some(check) = net.reconciles("one").pop() {
+            return (check, net.now.since(start));
+        }
+        net.elapse(10 * SECOND);
+    }
+}
+
+#[test]
+fn s30_without_nip_77_it_is_said_that_nobody_can_tell() {
+    let mut net = Bench::verifying(Settings::default(), 1);
+    net.announce("acme", &["one"]);
+    net.announce_held("waits", &["one"]);
+    net.replayed();
+    net.connect("one");
+    let first = net.reconciles("one").pop().unwrap();
+    net.ends("one", first.sub, End::NoNegentropy);
+    net.elapse(SECOND);
+    let told: Vec<_> =
+        net.doubts("one").into_iter().map(|(_, repo, doubt)| (repo, doubt)).collect();
+    assert_eq!(told, [(repo("acme"), Doubt::NoNegentropy)]);
+    net.settle("one");
+    let (check, after) = next_check_past_daily(&mut net);
+    assert!(after <= 19 * HOUR, "it is tried again: {after:?}");
+    net.ends("one", check.sub, End::NoNegentropy);
+    net.elapse(2 * SECOND);
+    assert_eq!(net.doubts("one").len(), 1, "and said again");
+}
+
+#[test]
+fn s30_a_relay_that_is_away_keeps_its_verdict_until_that_is_due() {
+    let mut net = known(&["acme"]);
+    net.elapse(HOUR);
+    net.fails("one");
+    let since = net.now;
+    while net.now.since(since) < 16 * HOUR {
+        net.elapse(10 * MINUTE);
+        if net.is_dialled("one") {
+            net.fails("one");
+        }
+    }
+    assert!(net.doubts("one").is_empty());
+    while net.now.since(since) < 18 * HOUR {
+        net.elapse(10 * MINUTE);
+        if net.is_dialled("one") {
+            net.fails("one");
+        }
+    }
+    let told = net.doubts("one");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].2, Doubt::Unreachable { since });
+}
+
+#[test]
+fn s30_a_relay_that_was_never_reached_is_said_to_be_so_at_once() {
+    let mut net = Bench::verifying(Settings::default(), 1);
+    net.announce("acme", &["one"]);
+    net.replayed();
+    net.fails("one");
+    net.elapse(SECOND);
+    assert_eq!(net.doubts("one").len(), 1);
+}
+
+#[test]
+fn s30_a_restart_does_not_forget_when_something_was_last_compared() {
+    let mut net = known(&["acme"]);
+    net.elapse(2 * HOUR);
+    net.restart_after(5 * MINUTE);
+    net.connect("one");
+    net.settle("one");
+    history(&mut net, "one");
+    let (_, after) = next_check(&mut net, 17 * HOUR);
+    assert!(after > 14 * HOUR, "{after:?}");
+}
+
+#[test]
+fn s15_by_hand_everything_is_asked_anew_at_once_and_waits_are_forgotten() {
+    let mut net = settled(&[("one", "acme"), ("two", "acme"), ("three", "lib")]);
+    net.fails("two");
+    for name in ["one", "two", "three"] {
+        history(&mut net, name);
+    }
+    net.input(Input::Refresh { relay: None, repo: Some(repo("acme")) });
+    net.elapse(SECOND);
+    assert!(!net.reconciles("one").is_empty());
+    assert!(net.is_dialled("two"), "however long it should have waited");
+    assert!(net.reconciles("three").is_empty(), "that is another repository's");
+    net.input(Input::Refresh { relay: Some(relay("three")), repo: None });
+    assert!(!net.reconciles("three").is_empty());
+}

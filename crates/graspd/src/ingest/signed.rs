@@ -1,0 +1,66 @@
+//! What a repository's refs should be, here and elsewhere: the state in force, and one that beats it
+//! but waits for objects. Reads only.
+
+use super::gather::family;
+use super::roles::RoleCache;
+use super::views::{announcement, candidate, preferred, said, state_of, views, waiting};
+use grasp_core::maintainers::Standing;
+use grasp_core::nip34::Announcement;
+use grasp_core::policy::Rules;
+use grasp_core::push::Candidate;
+use grasp_core::{Identifier, Oid, PubKey, RefName, RepoId};
+use grasp_store::{EventStore, Result, Space};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Debug)]
+pub struct Signed {
+    pub announcement: Announcement,
+    /// `None`: nobody has signed anything that is served.
+    pub in_force: Option<BTreeMap<RefName, Oid>>,
+    /// Of a state that beats it and lacks objects here.
+    pub waiting: Option<BTreeMap<RefName, Oid>>,
+}
+
+/// `None` if the repository is not served here.
+pub fn signed(store: &dyn EventStore, rules: &Rules, repo: &RepoId) -> Result<Option<Signed>> {
+    let snapshot = store.read()?;
+    let served = announcement(&*snapshot, repo)?.filter(|(_, it)| *it == Standing::Served);
+    let Some((found, _)) = served else { return Ok(None) };
+    let Ok(announcement) = Announcement::parse(&found.event) else { return Ok(None) };
+    if !rules.hosts(&announcement) {
+        return Ok(None);
+    }
+    let mut roles = RoleCache::default();
+    let family = family(&*snapshot, &mut roles, [repo.owner], repo.identifier.as_str())?;
+    let members = family.members_of(&repo.owner, rules.maintainer_rule).unwrap_or_default();
+    let (mut spoken, mut waits) = (Vec::new(), Vec::new());
+    for member in &members {
+        spoken.extend(said(&*snapshot, member, &repo.identifier)?);
+        waits.extend(waiting(&*snapshot, member, &repo.identifier)?);
+        let wanted = snapshot.current(Space::Wanted, &state_of(member, &repo.identifier))?;
+        waits.extend(wanted.as_ref().and_then(candidate));
+    }
+    let governing = preferred(&spoken);
+    let beats = |it: &&Candidate| governing.is_none_or(|now| it.rank.beats(&now.rank));
+    let whole = |it: &&Candidate| it.state.satisfiable && it.state.names_objects();
+    let newest = preferred(waits.iter().filter(whole).filter(beats));
+    Ok(Some(Signed {
+        announcement,
+        in_force: governing.map(|it| it.state.refs.clone()),
+        waiting: newest.map(|it| it.state.refs.clone()),
+    }))
+}
+
+/// The repositories here in which this author has a say.
+pub fn concerned(
+    store: &dyn EventStore,
+    rules: &Rules,
+    author: &PubKey,
+    identifier: &Identifier,
+) -> Result<Vec<RepoId>> {
+    let snapshot = store.read()?;
+    let (mut roles, around) = (RoleCache::default(), BTreeSet::from([*author]));
+    let (_, views) = views(&*snapshot, &mut roles, rules, identifier, &around)?;
+    let theirs = views.into_iter().filter(|view| view.members.contains(author));
+    Ok(theirs.map(|view| view.repo).collect())
+}

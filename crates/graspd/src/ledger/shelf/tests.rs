@@ -1,0 +1,159 @@
+use super::*;
+use crate::ledger::row::{Counts, RefCounts, Seen, Why};
+use grasp_store::{EventStore, LmdbStore, Options, in_memory};
+
+#[test]
+fn s30_what_is_known_is_found_by_address_and_by_repository() {
+    let book = Book::new();
+    for (number, name) in [(1, "acme"), (1, "acme2"), (2, "acme"), (3, "tool")] {
+        book.set(&relay(number), &repo(name), 10 * number);
+    }
+    book.set(&git(1), &repo("acme"), 5);
+    let names = |rows: Vec<Row>| {
+        let names =
+            rows.into_iter().map(|row| format!("{} {}", row.peer.as_str(), row.repo.identifier));
+        let mut names: Vec<String> = names.collect();
+        names.sort_unstable();
+        names
+    };
+    let snapshot = book.0.read().unwrap();
+    assert_eq!(
+        names(of_peer(&*snapshot, &relay(1), usize::MAX).unwrap()),
+        ["wss://r1.example acme", "wss://r1.example acme2"]
+    );
+    assert_eq!(
+        names(of_repo(&*snapshot, &repo("acme"), usize::MAX).unwrap()),
+        ["https://r1.example/acme.git acme", "wss://r1.example acme", "wss://r2.example acme"]
+    );
+    assert_eq!(of_peer(&*snapshot, &relay(1), 1).unwrap().len(), 1);
+    assert_eq!(of(&*snapshot, &relay(2), &repo("acme")).unwrap(), Some(look(20)));
+    assert_eq!(of(&*snapshot, &relay(9), &repo("acme")).unwrap(), None);
+    assert_eq!(tally(&*snapshot).unwrap().rows(), 5);
+}
+
+#[test]
+fn s30_a_new_comparison_takes_the_place_of_the_old_one() {
+    let book = Book::new();
+    book.set(&relay(1), &repo("acme"), 1);
+    book.set(&relay(1), &repo("acme"), 2);
+    book.set(&relay(1), &repo("acme"), 2);
+    assert_eq!(book.tally(), Tally { they_lack: 1, ..Tally::default() });
+    assert_eq!(book.notes(), 4, "one row in three orders, and the tally");
+    assert_eq!(book.of(&relay(1), &repo("acme")).unwrap().since, Time(1), "the same verdict");
+    let nothing = Look::new(Seen::Nothing(Why::NoNegentropy), Time(5));
+    book.write(|txn| set(txn, &relay(1), &repo("acme"), nothing.clone()));
+    assert_eq!(book.of(&relay(1), &repo("acme")), Some(nothing));
+    assert_eq!(book.tally(), Tally { unverifiable: 1, ..Tally::default() });
+}
+
+#[test]
+fn s43_verdicts_are_counted_without_looking_at_every_row_and_old_ones_are_no_verdicts() {
+    let book = Book::new();
+    for number in 1..=200 {
+        book.set(&relay(number), &repo("acme"), number);
+    }
+    let equal = Look::new(Seen::Refs(RefCounts { equal: 3, ..RefCounts::default() }), Time(150));
+    book.write(|txn| set(txn, &git(1), &repo("acme"), equal.clone()));
+    let at = |than| tally_at(&*book.0.read().unwrap(), Time(than)).unwrap();
+    assert_eq!(at(0), (Tally { equal: 1, they_lack: 200, ..Tally::default() }, Some(Time(1))));
+    let old = Tally { equal: 1, they_lack: 101, unverifiable: 99, ..Tally::default() };
+    assert_eq!(at(100), (old, Some(Time(1))));
+    let all = Tally { unverifiable: 201, ..Tally::default() };
+    assert_eq!(at(1_000), (all, Some(Time(1))));
+    assert_eq!(
+        tally_at(&*Book::new().0.read().unwrap(), Time(9)).unwrap(),
+        (Tally::default(), None)
+    );
+}
+
+#[test]
+fn s30_beyond_the_bound_the_oldest_go_and_nothing_of_them_stays() {
+    let book = Book::new();
+    for number in [5, 3, 4, 1, 2, 6] {
+        let row = Row { peer: relay(number), repo: repo("acme"), look: look(number) };
+        book.write(|txn| put(txn, row.clone(), 4));
+    }
+    let kept: Vec<u64> =
+        (1..=6).filter(|number| book.of(&relay(*number), &repo("acme")).is_some()).collect();
+    assert_eq!(kept, [3, 4, 5, 6]);
+    assert_eq!((book.tally().rows(), book.notes()), (4, 4 * 3 + 1));
+}
+
+#[test]
+fn s30_what_is_not_followed_any_more_is_forgotten_piece_by_piece() {
+    let book = Book::new();
+    for number in 1..=3 {
+        for name in ["acme", "acme2", "tool"] {
+            book.set(&relay(number), &repo(name), number);
+        }
+    }
+    let removed = |work: &dyn Fn(&mut dyn Transaction) -> Result<usize>| {
+        let mut removed = 0;
+        book.write(|txn| work(txn).map(|count| removed = count));
+        removed
+    };
+    assert_eq!(removed(&|txn| forget_peer(txn, &relay(1), 2)), 2);
+    assert_eq!(removed(&|txn| forget_peer(txn, &relay(1), 2)), 1);
+    assert_eq!(removed(&|txn| keep_only(txn, &repo("acme"), &|peer| *peer == relay(3))), 1);
+    assert_eq!((book.tally().rows(), book.notes()), (5, 5 * 3 + 1));
+    assert!(book.of(&relay(2), &repo("acme2")).is_some());
+    book.write(|txn| txn.put_note(Shelf::Peers, b"rsomething", b"{}"));
+    assert_eq!(removed(&|txn| forget_older(txn, Time(3), 10)), 2);
+    assert_eq!((book.tally().rows(), book.notes()), (3, 3 * 3 + 1));
+}
+
+#[test]
+fn s30_the_longest_names_fit() {
+    let book = Book::new();
+    let relay: Peer =
+        Peer::Relay(format!("wss://relay.example/{}", "x".repeat(490)).parse().unwrap());
+    let repo = repo(&"ü".repeat(125));
+    book.set(&relay, &repo, 1);
+    let rows = of_repo(&*book.0.read().unwrap(), &repo, 9).unwrap();
+    assert_eq!(rows, [Row { peer: relay, repo, look: look(1) }]);
+}
+
+struct Book(LmdbStore);
+
+impl Book {
+    fn new() -> Self {
+        Self(in_memory(&Options::default()).unwrap())
+    }
+
+    fn write(&self, mut work: impl FnMut(&mut dyn Transaction) -> Result<()>) {
+        self.0.write(&mut work).unwrap();
+    }
+
+    fn set(&self, peer: &Peer, repo: &RepoId, at: u64) {
+        self.write(|txn| set(txn, peer, repo, look(at)));
+    }
+
+    fn of(&self, peer: &Peer, repo: &RepoId) -> Option<Look> {
+        of(&*self.0.read().unwrap(), peer, repo).unwrap()
+    }
+
+    fn tally(&self) -> Tally {
+        tally(&*self.0.read().unwrap()).unwrap()
+    }
+
+    fn notes(&self) -> usize {
+        self.0.read().unwrap().notes(Shelf::Peers, &[], usize::MAX).unwrap().len()
+    }
+}
+
+fn look(at: u64) -> Look {
+    let counts = Counts { both: 8 + at, they_lack: 2, ..Counts::default() };
+    Look::new(Seen::Events(counts), Time(at))
+}
+
+fn relay(number: u64) -> Peer {
+    Peer::Relay(format!("wss://r{number}.example").parse().unwrap())
+}
+
+fn git(number: u64) -> Peer {
+    Peer::Git(format!("https://r{number}.example/acme.git").parse().unwrap())
+}
+
+fn repo(name: &str) -> RepoId {
+    RepoId { owner: PubKey::from_bytes([7; 32]), identifier: name.parse().unwrap() }
+}

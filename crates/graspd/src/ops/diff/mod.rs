@@ -1,0 +1,179 @@
+//! `graspd diff`: this server beside another, repository by repository. Ours are asked for through the
+//! control socket or read from the data, theirs as any client would ask; nothing is changed on either side.
+
+mod filters;
+mod ours;
+mod refs;
+mod talk;
+mod tell;
+mod theirs;
+mod verdict;
+
+pub use verdict::{Difference, Line, Standing, Totals};
+
+use crate::config::Config;
+use crate::ops::on_runtime;
+use crate::ops::progress::Progress;
+use anyhow::{Context, Result};
+use grasp_core::nip34::Announcement;
+use grasp_core::service::{Authority, Service};
+use grasp_core::{EventId, Kind, RepoId};
+use ours::Ours;
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use theirs::Theirs;
+use url::Url;
+
+/// So many repositories are compared; who has more compares in parts.
+const REPOSITORIES_MAX: usize = 100_000;
+/// Of one repository.
+const EVENTS_MAX: usize = 1_000_000;
+
+/// 0: equal; 1: different; 2: could not be compared.
+pub fn run(config: &Config, url: &str, json: bool) -> Result<ExitCode> {
+    let compared = on_runtime(async {
+        let lines = compare(config, url).await?;
+        tell::print(url, &lines, json)?;
+        Ok(verdict::exit_code(&lines))
+    });
+    match compared {
+        Ok(code) => Ok(ExitCode::from(code)),
+        Err(error) => {
+            eprintln!("graspd: {error:#}");
+            Ok(ExitCode::from(2))
+        }
+    }
+}
+
+async fn compare(config: &Config, url: &str) -> Result<Vec<Line>> {
+    let (web, place) = server(url)?;
+    let mut ours = Ours::open(config).await?;
+    let here = ours.service(config).await;
+    let mut theirs = Theirs::open(&web).await?;
+    let bar = Progress::spinner();
+    bar.say("reading announcements");
+    let mut repositories =
+        ours.announcements().await.context("our announcements cannot be read")?;
+    let foreign = theirs.announcements().await.context("their announcements cannot be read")?;
+    bar.finish();
+    let known: std::collections::BTreeSet<RepoId> = foreign.keys().cloned().collect();
+    // What they host for us too is ours to have.
+    for (repo, announcement) in foreign {
+        if announcement.lists(&here) {
+            repositories.entry(repo).or_insert(announcement);
+        }
+    }
+    let bar = Progress::of(repositories.len() as u64, "repositories");
+    let mut lines = Vec::new();
+    for (repo, announcement) in repositories.into_iter().take(REPOSITORIES_MAX) {
+        bar.say(&repo.to_string());
+        let is_theirs = known.contains(&repo) || announcement.lists(&place);
+        let standing = match is_theirs {
+            false => Standing::NotListed,
+            true => one(&mut ours, &mut theirs, &repo, &announcement).await,
+        };
+        lines.push(Line { repository: repo.to_string(), standing });
+        bar.advance(1);
+    }
+    Ok(lines)
+}
+
+async fn one(ours: &mut Ours, theirs: &mut Theirs, repo: &RepoId, it: &Announcement) -> Standing {
+    let compared = async {
+        let mut difference = events(ours, theirs, repo, it).await?;
+        let here = ours.refs(repo).await.context("our refs cannot be read")?;
+        let there = theirs.refs(repo).await.context("their refs cannot be read")?;
+        difference.count_refs(&here, &there);
+        anyhow::Ok(difference)
+    };
+    match compared.await {
+        Ok(difference) => Standing::of(difference),
+        Err(error) => Standing::Incomparable(format!("{error:#}")),
+    }
+}
+
+async fn events(
+    ours: &mut Ours,
+    theirs: &mut Theirs,
+    repo: &RepoId,
+    it: &Announcement,
+) -> Result<Difference> {
+    let mut difference = Difference::default();
+    let mut roots: Vec<EventId> = Vec::new();
+    let mut all = 0;
+    for filter in filters::around(repo, it) {
+        let here = ours.items(&filter).await.context("our events cannot be read")?;
+        roots.extend(here.iter().filter(|it| filters::is_root(it.kind)).map(|it| it.id));
+        all += here.len();
+        let there = theirs.differs(&filter, &here).await.context("their events cannot be read")?;
+        difference.count_events(there);
+    }
+    roots.sort_unstable();
+    roots.dedup();
+    for filter in filters::replies(&roots) {
+        if all > EVENTS_MAX {
+            anyhow::bail!("more than {EVENTS_MAX} events belong to it");
+        }
+        let here = ours.items(&filter).await.context("our events cannot be read")?;
+        all += here.len();
+        let there = theirs.differs(&filter, &here).await.context("their events cannot be read")?;
+        difference.count_events(there);
+    }
+    Ok(difference)
+}
+
+/// An event as far as it takes to compare it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Item {
+    pub(crate) created_at: grasp_core::Timestamp,
+    pub(crate) id: EventId,
+    pub(crate) kind: Kind,
+}
+
+type Announcements = BTreeMap<RepoId, Announcement>;
+
+/// The address as it is asked by HTTP, and what announcements call it.
+fn server(text: &str) -> Result<(Url, Service)> {
+    let how = "name the other server as https://git.example";
+    let text = text.trim().trim_end_matches('/');
+    let whole = match text.split_once("://") {
+        None => format!("https://{text}"),
+        Some(("wss", rest)) => format!("https://{rest}"),
+        Some(("ws", rest)) => format!("http://{rest}"),
+        Some(("http" | "https", _)) => text.to_owned(),
+        Some(_) => anyhow::bail!("{how}"),
+    };
+    let url = Url::parse(&whole).context(how)?;
+    Ok((url.clone(), service(&url).context(how)?))
+}
+
+fn service(url: &Url) -> Option<Service> {
+    let host = url.host_str()?;
+    let authority = match url.port() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    };
+    Some(Service::new(Authority::parse(&authority).ok()?, Vec::new(), url.path()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_named_in_any_of_its_ways() {
+        for (text, url) in [
+            ("https://git.example", "https://git.example/"),
+            ("git.example/", "https://git.example/"),
+            ("wss://git.example/base/", "https://git.example/base"),
+            ("ws://127.0.0.1:7334", "http://127.0.0.1:7334/"),
+        ] {
+            let (found, service) = server(text).unwrap();
+            assert_eq!(found.as_str(), url, "{text}");
+            assert!(service.names_relay(&found.as_str().replacen("http", "ws", 1)), "{text}");
+        }
+        for text in ["", "ftp://x", "https://"] {
+            assert!(server(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The reports of a running server. The machines are looked at once for all who ask within a second;
+//! the store is read on the threads that answer clients.
+
+use super::Page;
+use super::shapes::{EventReport, Purgatory, Relays, Repo, Repos, Status};
+use super::sight::{Identity, Live, Sight};
+use crate::node::{Node, Ready};
+use grasp_core::{EventId, RepoId, Time};
+use grasp_store::Result;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+
+/// What is kept between two reports.
+#[derive(Debug)]
+pub struct Reports {
+    pub identity: Arc<Identity>,
+    /// Held while it is made, so that it is made once.
+    seen: Mutex<Option<(Time, Arc<Live>)>>,
+}
+
+const SEEN_FOR: Duration = Duration::from_secs(1);
+
+impl Reports {
+    pub fn new(identity: Identity) -> Self {
+        Self { identity: Arc::new(identity), seen: Mutex::default() }
+    }
+
+    async fn live(&self, node: &Node) -> Arc<Live> {
+        let mut seen = self.seen.lock().await;
+        let now = node.clock.now();
+        if let Some((at, live)) = &*seen
+            && now.since(*at) < SEEN_FOR
+            && *at <= now
+        {
+            return Arc::clone(live);
+        }
+        let live = Arc::new(look(node).await);
+        *seen = Some((now, Arc::clone(&live)));
+        live
+    }
+}
+
+async fn look(node: &Node) -> Live {
+    let mut live =
+        Live { uptime: Some(node.uptime()), activity: node.activity.latest(), ..Live::default() };
+    if let Some(watch) = node.sync.get()
+        && let Some((totals, relays)) = watch.relays().await
+    {
+        (live.totals, live.relays, live.watch) = (totals, relays, Some(watch.clone()));
+    }
+    if let Some(watch) = node.hunt.get() {
+        live.hunts = watch.look().await;
+    }
+    if let Ready::No(why) = node.ready().await {
+        live.problems.push(why);
+    }
+    let free = node.host.free_bytes().unwrap_or(u64::MAX);
+    if free < node.host.free_bytes_min {
+        live.problems.push(format!(
+            "only {free} bytes are free where the repositories are, so pushes are refused; free \
+             some space"
+        ));
+    }
+    live
+}
+
+/// `None` while the server stops, or if the store cannot be read, which the log then says.
+async fn ask<T: Send + 'static>(
+    node: &Arc<Node>,
+    question: impl FnOnce(&Sight<'_>) -> Result<T> + Send + 'static,
+) -> Option<T> {
+    let live = node.reports.live(node).await;
+    let (rules, host) = (Arc::clone(&node.rules), Arc::clone(&node.host));
+    let (identity, now) = (Arc::clone(&node.reports.identity), node.clock.now());
+    let answer = node.readers.ask(move |store| {
+        let (rules, repos) = (&*rules, &*host.repos);
+        question(&Sight { store, rules, repos, identity: &identity, live: &live, now })
+    });
+    match answer.await.ok()? {
+        Ok(told) => Some(told),
+        Err(error) => {
+            tracing::error!(%error, "a report could not be read");
+            None
+        }
+    }
+}
+
+pub async fn status(node: &Arc<Node>) -> Option<Status> {
+    ask(node, |sight| sight.status()).await
+}
+
+pub async fn relays(node: &Arc<Node>, page: Page) -> Option<Relays> {
+    ask(node, move |sight| sight.relays(&page)).await
+}
+
+pub async fn repos(node: &Arc<Node>, page: Page) -> Option<Repos> {
+    ask(node, move |sight| sight.repos(&page)).await
+}
+
+/// `Some(None)` if it is not hosted here.
+pub async fn repo(node: &Arc<Node>, repo: &RepoId) -> Option<Option<Repo>> {
+    let repo = repo.clone();
+    ask(node, move |sight| sight.repo(&repo)).await
+}
+
+pub async fn purgatory(node: &Arc<Node>, page: Page) -> Option<Purgatory> {
+    ask(node, move |sight| sight.purgatory(&page)).await
+}
+
+/// `Some(None)` if it is not known here.
+pub async fn event(node: &Arc<Node>, id: &EventId) -> Option<Option<EventReport>> {
+    let id = *id;
+    ask(node, move |sight| sight.event(&id)).await
+}

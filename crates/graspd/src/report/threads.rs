@@ -1,0 +1,71 @@
+//! Issues, patches and pull requests of one repository: how many, and how many are still open. Counted
+//! up to a bound; beyond it the figures say that there is more.
+
+use super::shapes::Threads;
+use grasp_core::{Event, EventId, Filter, Kind, PubKey, RepoId, Timestamp};
+use grasp_store::{Budget, Cursor, Hit, Result, Snapshot, Space, Want};
+use std::collections::{BTreeMap, BTreeSet};
+
+const ROOTS_MAX: usize = 500;
+const STATUSES_MAX: u64 = 2_000;
+const STEPS: Budget = Budget { steps: 20_000, bytes: 8 << 20 };
+
+/// Open, merged or resolved, closed, draft.
+const STATUSES: [Kind; 4] = [Kind(1630), Kind(1631), Kind(1632), Kind(1633)];
+
+pub(super) fn threads(
+    store: &dyn Snapshot,
+    repo: &RepoId,
+    people: &BTreeSet<PubKey>,
+    now: Timestamp,
+) -> Result<Threads> {
+    let roots = roots(store, repo, now)?;
+    let more = roots.len() > ROOTS_MAX;
+    let roots: BTreeSet<EventId> = roots.into_iter().take(ROOTS_MAX).collect();
+    let mut closed: BTreeMap<EventId, bool> = BTreeMap::new();
+    for status in statuses(store, &roots, now)? {
+        let named = status.tags_named("e").filter_map(|tag| tag.value()?.parse().ok());
+        let Some(root) = { named }.find(|id: &EventId| roots.contains(id)) else { continue };
+        let author = store.header(Space::Served, &root)?.map(|it| it.author);
+        if people.contains(&status.pubkey) || author == Some(status.pubkey) {
+            // The newest comes first.
+            let is_closed = matches!(status.kind, Kind(1631) | Kind(1632));
+            closed.entry(root).or_insert(is_closed);
+        }
+    }
+    let all = roots.len() as u64;
+    let closed = closed.values().filter(|closed| **closed).count() as u64;
+    Ok(Threads { open: all - closed, all, more })
+}
+
+/// Issues and pull requests, and of each series of patches the first.
+fn roots(store: &dyn Snapshot, repo: &RepoId, now: Timestamp) -> Result<Vec<EventId>> {
+    let of = |kinds: &[Kind]| {
+        let mut filter = Filter { kinds: Some(kinds.to_vec()), ..Filter::default() };
+        filter.tags.insert(b'a', vec![repo.coordinate().to_string()]);
+        filter.limit = Some(ROOTS_MAX as u64 + 1);
+        filter
+    };
+    let mut patches = of(&[Kind::PATCH]);
+    patches.tags.insert(b't', vec!["root".into()]);
+    let filters = [of(&[Kind::ISSUE, Kind::PULL_REQUEST]), patches];
+    let mut cursor = Cursor::new(filters.into(), Want::Positions, u64::MAX, now);
+    let mut found = Vec::new();
+    let mut sink = |hit: Hit<'_>| found.push(hit.position.id());
+    store.advance(Space::Served, &mut cursor, &mut { STEPS }, &mut sink)?;
+    Ok(found)
+}
+
+fn statuses(store: &dyn Snapshot, roots: &BTreeSet<EventId>, now: Timestamp) -> Result<Vec<Event>> {
+    if roots.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut filter = Filter { kinds: Some(STATUSES.to_vec()), ..Filter::default() };
+    filter.tags.insert(b'e', roots.iter().map(EventId::to_string).collect());
+    filter.limit = Some(STATUSES_MAX);
+    let mut cursor = Cursor::new([filter].into(), Want::Bodies, u64::MAX, now);
+    let mut found = Vec::new();
+    let mut sink = |hit: Hit<'_>| found.extend(Event::from_json(hit.json).ok());
+    store.advance(Space::Served, &mut cursor, &mut { STEPS }, &mut sink)?;
+    Ok(found)
+}

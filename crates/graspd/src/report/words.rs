@@ -1,0 +1,178 @@
+//! One sentence for each thing in the way, in the same words wherever it is told. Hosts, never whole
+//! addresses of strangers; what they said, cleaned and short.
+
+use super::text::{WORDS_MAX, shown};
+use super::when::clock;
+use crate::ingest::{Rest, Waiting};
+use grasp_core::{CloneUrl, Domain, Time};
+use grasp_engine::hunt::{DomainView, HuntView, SourceView};
+
+/// Sources that are named in a sentence; of the rest only the number.
+const TRIED_MAX: usize = 5;
+
+/// `state 5f3a… waits for git object 12f0…; tried a.example: 404, b.example: rate limited until
+/// 14:05 UTC; next try 14:02 UTC at c.example`
+pub(super) fn waits(
+    it: &Waiting,
+    hunt: Option<&HuntView>,
+    domains: &[DomainView],
+    now: Time,
+) -> String {
+    let mut sentence = it.words.clone();
+    if let Some(hunt) = hunt {
+        sentence += &tried(hunt, domains, now);
+        sentence += &next(hunt, now);
+    }
+    let until = clock(it.until, now);
+    sentence += &match it.rest {
+        Rest::Awake => format!("; given up at {until} unless it comes"),
+        Rest::Asleep => format!("; it sleeps until {until}, and a state or a push wakes it"),
+        Rest::Wanted => {
+            format!("; nothing waits for it any more, but it is looked for until {until}")
+        }
+    };
+    sentence
+}
+
+fn tried(hunt: &HuntView, domains: &[DomainView], now: Time) -> String {
+    let asked: Vec<&SourceView> = hunt.sources.iter().filter(|it| it.asked.is_some()).collect();
+    let named = asked.iter().take(TRIED_MAX).map(|it| said(it, domains, now));
+    let named = named.collect::<Vec<_>>().join(", ");
+    match (asked.len(), hunt.sources.len()) {
+        (0, 0) => "; no other server is named that could have it".to_owned(),
+        (0, _) => "; nobody was asked yet".to_owned(),
+        (count, _) if count > TRIED_MAX => {
+            format!("; tried {named} and {} more", count - TRIED_MAX)
+        }
+        _ => format!("; tried {named}"),
+    }
+}
+
+fn said(source: &SourceView, domains: &[DomainView], now: Time) -> String {
+    let domain = source.url.domain();
+    let paused = domains.iter().find(|it| it.domain == domain).and_then(|it| it.paused_until);
+    match paused.filter(|until| *until > now) {
+        Some(until) => format!("{domain}: rate limited until {}", clock(until, now)),
+        None => format!("{domain}: {}", told(source)),
+    }
+}
+
+/// What a source last said, fit to be shown.
+pub(super) fn told(source: &SourceView) -> String {
+    match (&source.said[..], source.asked) {
+        ("", None) => "not asked yet".to_owned(),
+        ("", Some(_)) => "being asked".to_owned(),
+        (said, _) => shown(said, WORDS_MAX),
+    }
+}
+
+fn next(hunt: &HuntView, now: Time) -> String {
+    let hosts = |urls: &[CloneUrl]| {
+        let mut hosts: Vec<String> = urls.iter().map(|it| it.domain().to_string()).collect();
+        hosts.dedup();
+        hosts.join(" and ")
+    };
+    if !hunt.running.is_empty() {
+        return format!("; being fetched from {}", hosts(&hunt.running));
+    }
+    let mut sentence = match hunt.next {
+        Some(at) if at > now => format!("; next try {}", clock(at, now)),
+        Some(_) => "; next try now".to_owned(),
+        None if hunt.waits_for.is_empty() => return String::new(),
+        None => "; next try".to_owned(),
+    };
+    let places: Vec<String> = hunt.waits_for.iter().map(Domain::to_string).collect();
+    if let Some(first) = places.first() {
+        sentence += &format!(" at {first}");
+        if places.len() > 1 {
+            sentence += &format!(" or {} others", places.len() - 1);
+        }
+        sentence += ", in its turn";
+    } else if let Some(fresh) = hunt.sources.iter().find(|it| it.asked.is_none()) {
+        sentence += &format!(" at {}", fresh.url.domain());
+    }
+    sentence
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use grasp_engine::hunt::FamilyId;
+
+    fn source(host: &str, said: &str, asked: Option<u64>) -> SourceView {
+        let url = format!("https://{host}/npub1/acme.git").parse().unwrap();
+        let (found, absent) = (0, 0);
+        SourceView { url, asked: asked.map(Time::from_secs), said: said.into(), found, absent }
+    }
+
+    fn hunt(sources: Vec<SourceView>) -> HuntView {
+        let owner = grasp_core::PubKey::from_bytes([1; 32]);
+        HuntView {
+            family: FamilyId { owner, identifier: "acme".parse().unwrap() },
+            attempts: 1,
+            next: Some(Time::from_secs(14 * 3600 + 120)),
+            running: Vec::new(),
+            waits_for: Vec::new(),
+            waits_for_room: false,
+            wants: 1,
+            held: true,
+            sources,
+        }
+    }
+
+    fn told_of(hunt: &HuntView, domains: &[DomainView]) -> String {
+        let now = Time::from_secs(14 * 3600);
+        tried(hunt, domains, now) + &next(hunt, now)
+    }
+
+    #[test]
+    fn it_says_who_was_asked_what_they_said_and_who_is_next() {
+        let mut hunt = hunt(vec![
+            source("a.example", "404", Some(1)),
+            source("b.example", "429", Some(2)),
+            source("c.example", "", None),
+        ]);
+        let paused = DomainView {
+            domain: hunt.sources[1].url.domain(),
+            in_flight: 0,
+            in_flight_max: 5,
+            queued: 0,
+            starts_in_window: 0,
+            starts_max: 30,
+            paused_until: Some(Time::from_secs(14 * 3600 + 300)),
+            grasp: false,
+            failing: true,
+            bytes_left: 0,
+            requests: 1,
+        };
+        assert_eq!(
+            told_of(&hunt, &[paused]),
+            "; tried a.example: 404, b.example: rate limited until 14:05 UTC; next try 14:02 UTC at \
+             c.example"
+        );
+        hunt.running = vec![hunt.sources[2].url.clone()];
+        let told = told_of(&hunt, &[]);
+        assert!(told.ends_with("; being fetched from c.example"), "{told}");
+        hunt.running.clear();
+        hunt.waits_for = vec![hunt.sources[0].url.domain(), hunt.sources[1].url.domain()];
+        let told = told_of(&hunt, &[]);
+        assert!(
+            told.ends_with("; next try 14:02 UTC at a.example or 1 others, in its turn"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn where_nobody_can_be_asked_it_says_so() {
+        assert!(told_of(&hunt(Vec::new()), &[]).starts_with("; no other server is named"));
+        let unasked = hunt(vec![source("a.example", "", None)]);
+        assert!(told_of(&unasked, &[]).starts_with("; nobody was asked yet"));
+    }
+
+    #[test]
+    fn what_a_stranger_said_is_cleaned_and_short() {
+        let nasty = format!("\u{1b}[2J{}", "x".repeat(1_000));
+        let told = told_of(&hunt(vec![source("a.example", &nasty, Some(1))]), &[]);
+        assert!(!told.contains('\u{1b}') && told.len() < 400, "{told}");
+    }
+}

@@ -1,0 +1,161 @@
+//! The API as `docs/api.md` has it: every field is there and described, lists are read in parts, and
+//! nothing changes without being seen.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails says so by panicking")]
+
+mod common;
+
+use common::hosted::DOMAIN;
+use common::mirrors::announcement;
+use common::{acme, alice, home};
+use grasp_core::VerifiedEvent;
+use grasp_testkit::{Client, Home, Page, Repository, Server, http, now};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+async fn get(server: &Server, place: &str) -> Page {
+    http("GET", &format!("{}/api/v1/{place}", server.address), &[]).await
+}
+
+async fn json(server: &Server, place: &str) -> Value {
+    let page = get(server, place).await;
+    assert_eq!(page.status, 200, "{place}: {}", page.body);
+    serde_json::from_str(&page.body).unwrap()
+}
+
+fn names(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                found.insert(name.clone());
+                names(value, found);
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| names(value, found)),
+        _ => {}
+    }
+}
+
+fn lasting() -> Home {
+    home(&[("NGIT_DOMAIN_ALIASES", DOMAIN)])
+}
+
+/// A server with one repository that another place should have as well.
+async fn busy_server() -> Server {
+    let home = lasting();
+    let clones = [acme().clone_url(DOMAIN), "https://other.example/x.git".to_owned()];
+    let relays = [format!("ws://{DOMAIN}"), "wss://other.example".to_owned()];
+    let announced = announcement(&acme(), &clones, &relays);
+    home.imports(&[announced, acme().issue(&alice(), now() - 10, "something")]).await;
+    home.serve().await
+}
+
+fn path() -> String {
+    format!("repos/{}/acme", acme().owner.key.to_npub())
+}
+
+/// Names a commit nobody has.
+fn state() -> VerifiedEvent {
+    acme().state(&acme().owner, now(), &[("refs/heads/main", &"12".repeat(20))], None)
+}
+
+#[tokio::test]
+async fn s43_every_field_is_described() {
+    let server = busy_server().await;
+    let state = state();
+    let mut client = Client::connect(&server.url()).await;
+    let answer = client.publishes(&state).await;
+    assert!(answer.text.contains("waits for git object 121212121212…"), "{}", answer.text);
+    let repository = path();
+    let event = format!("events/{}", state.id);
+    let mut found = BTreeSet::new();
+    for place in ["status", "relays", "repos", "purgatory", &repository, &event] {
+        names(&json(&server, place).await, &mut found);
+    }
+    assert!(found.len() > 60, "{found:?}");
+    let described = include_str!("../../../docs/api.md");
+    for name in found {
+        assert!(described.contains(&format!("`{name}`")), "docs/api.md does not tell of {name}");
+    }
+}
+
+#[tokio::test]
+async fn what_waits_is_told_in_the_same_words_everywhere() {
+    let server = busy_server().await;
+    let state = state();
+    let mut client = Client::connect(&server.url()).await;
+    let words = "waits for git object 121212121212…";
+    assert!(client.publishes(&state).await.text.contains(words));
+    let sentence = format!("state {}… {words}", &state.id.to_string()[..12]);
+    let purgatory = json(&server, "purgatory").await;
+    assert!(
+        purgatory["held"][0]["explain"].as_str().unwrap().starts_with(&sentence),
+        "{purgatory}"
+    );
+    let repo = json(&server, &path()).await;
+    assert!(repo["explain"][0].as_str().unwrap().starts_with(&sentence), "{repo}");
+    let event = json(&server, &format!("events/{}", state.id)).await;
+    assert!(event["explain"].as_str().unwrap().starts_with(&sentence), "{event}");
+    assert_eq!(event["standing"], "held");
+    let page = http("GET", &format!("{}/purgatory", server.address), &[]).await;
+    assert!(page.body.contains(&sentence), "{}", page.body);
+}
+
+#[tokio::test]
+async fn a_list_is_read_in_parts_each_line_once() {
+    let home = lasting();
+    let named = |n: u64| Repository::new(alice(), &format!("repo{n}"));
+    // Some in the same second, some not.
+    let at = |n: u64| now() - 100 + n / 7;
+    let events: Vec<_> = (0..25).map(|n| named(n).announcement_listing(DOMAIN, at(n))).collect();
+    home.imports(&events).await;
+    let server = home.serve().await;
+    let (mut seen, mut after) = (Vec::new(), String::new());
+    loop {
+        let part = json(&server, &format!("repos?limit=10&after={after}")).await;
+        let lines = part["repositories"].as_array().unwrap();
+        assert!(lines.len() <= 10);
+        seen.extend(lines.iter().map(|it| it["identifier"].as_str().unwrap().to_owned()));
+        match part["next"].as_str() {
+            Some(next) => after = next.to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(seen.len(), 25);
+    assert_eq!(seen.iter().collect::<BTreeSet<_>>().len(), 25);
+    let nonsense = json(&server, "repos?limit=x&after=%00zz").await;
+    assert_eq!(nonsense["repositories"].as_array().unwrap().len(), 25, "as if nothing was said");
+}
+
+#[tokio::test]
+async fn an_answer_that_did_not_change_is_not_sent_again() {
+    let server = busy_server().await;
+    for place in ["repos", "purgatory", &path()] {
+        let first = get(&server, place).await;
+        let mark = first.header("etag").unwrap().to_owned();
+        let url = format!("{}/api/v1/{place}", server.address);
+        let again = http("GET", &url, &[("If-None-Match", &mark)]).await;
+        assert_eq!((again.status, again.body.as_str()), (304, ""), "{place}");
+    }
+    let mut client = Client::connect(&server.url()).await;
+    let url = format!("{}/api/v1/{}", server.address, path());
+    let mark = http("GET", &url, &[]).await.header("etag").unwrap().to_owned();
+    assert!(client.publishes(&acme().issue(&alice(), now(), "news")).await.accepted());
+    let changed = http("GET", &url, &[("If-None-Match", &mark)]).await;
+    assert_eq!(changed.status, 200);
+}
+
+#[tokio::test]
+async fn what_is_not_here_is_a_404_and_nothing_can_be_changed() {
+    let server = busy_server().await;
+    let nobody = format!("repos/{}/nothing", alice().key.to_npub());
+    let unknown = format!("events/{}", "0".repeat(64));
+    for place in [nobody.as_str(), &unknown, "events/x", "repos/x/y", "nothing", ""] {
+        let page = get(&server, place).await;
+        assert_eq!(page.status, 404, "{place}");
+        assert!(page.header("content-type").unwrap().contains("json"), "{place}");
+    }
+    for method in ["POST", "PUT", "DELETE"] {
+        let page = http(method, &format!("{}/api/v1/status", server.address), &[]).await;
+        assert_eq!(page.status, 405, "{method}");
+    }
+}
