@@ -73,7 +73,8 @@ const OF_THE_REST: [(&str, &[&str], bool); 34] = [
     ("ngit_sync_verdict_age_max_seconds", &[], true),
     ("ngit_sync_ledger_checks_total", &["result", "side"], true),
     ("process_resident_memory_bytes", &[], true),
-    ("process_cpu_seconds_total", &[], true),
+    // In whole seconds.
+    ("process_cpu_seconds_total", &[], false),
     ("process_open_fds", &[], true),
     ("process_max_fds", &[], true),
 ];

@@ -95,7 +95,8 @@ impl Fair {
 
     async fn is_pushed(&mut self, stall: &Repository, strings: &[&str]) {
         let tip = self.tree.commit("README.md", &readme(strings)).await.to_hex();
-        let branches = strings.iter().filter_map(|it| {
+        let odd = |c: char| c.is_control() || c.is_whitespace();
+        let branches = strings.iter().filter(|it| !it.contains(odd)).filter_map(|it| {
             let name = format!("refs/heads/{it}");
             name.parse::<RefName>().ok().map(|_| name)
         });

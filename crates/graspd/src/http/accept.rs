@@ -10,6 +10,7 @@ use crate::http::route::{Route, Step};
 use crate::http::unstuck::Unstuck;
 use crate::http::{api, pages};
 use crate::ingest::refused;
+use crate::ledger;
 use crate::metrics::{self, Gathered, Rejected};
 use crate::node::{Node, Ready, Seat, Visit};
 use crate::outbound::Instance;
@@ -224,6 +225,7 @@ impl Caller {
         let node = &self.node;
         let figures = node.figures().await;
         self.count_refused().await;
+        self.sum_up_ledger().await;
         let page = node.metrics.render(&Gathered {
             uptime_secs: node.uptime().as_secs(),
             repositories: figures.repositories,
@@ -233,6 +235,16 @@ impl Caller {
             busiest: node.turnstile.busiest(),
         });
         respond::text(StatusCode::OK, metrics::CONTENT_TYPE, page)
+    }
+
+    /// How other servers stand, now.
+    async fn sum_up_ledger(&self) {
+        let node = &self.node;
+        let (now, age_max) = (node.clock.now(), node.reports.identity.verdict_age_max);
+        let sum = node.readers.ask(move |store| ledger::summary(&*store.read()?, now, age_max));
+        if let Ok(Ok(sum)) = sum.await {
+            node.metrics.ledger.tell(&sum);
+        }
     }
 
     /// Events that may still get a second chance: whole, and by id.

@@ -20,7 +20,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use grasp_core::policy::{Answer, Prefix, Reason, Rules};
 use grasp_core::{EventId, RepoId, Time};
 use grasp_relay::{Budgets, IpKey, Refused};
-use grasp_store::{EventStore, StoreError, Transaction};
+use grasp_store::{EventStore, SourceKind, StoreError, Transaction};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -232,6 +232,11 @@ impl Desk<'_> {
         for (sealed, admission) in batch.into_iter().zip(admissions) {
             let Admission { answer, code, fresh, .. } = admission;
             self.writer.metrics.event_judged(sealed.event.kind, answer.ok, code);
+            let is_new = answer.ok && !answer.text.starts_with("duplicate:");
+            // What relays bring is counted where they are listened to.
+            if is_new && sealed.from.source == SourceKind::Direct {
+                self.writer.metrics.sync.event(SourceKind::Direct);
+            }
             let (id, asker) = (sealed.event.id, sealed.asker);
             let reply = Some(Reply::Event { asker, id, answer, _room: sealed.room });
             news.push(News { fresh, reply });

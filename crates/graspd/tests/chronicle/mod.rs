@@ -33,12 +33,15 @@ impl Story {
             ("NGIT_SYNC_HUNT_DELAY_SECS", "0"),
             ("NGIT_METRICS_TOP_N_REPOS", "5"),
         ];
-        let here = home(&settings).serve().await;
+        // Visitors come through a proxy, so that they are told apart.
+        let proxied = [("NGIT_TRUSTED_PROXY_CIDRS", "127.0.0.0/8")];
+        let here = home(&[&settings[..], &proxied].concat()).serve().await;
         let there = home(&settings).serve().await;
         let relay = ChaosRelay::start(Behaviour::honest()).await;
         let refuses = Refuses::All("restricted: for friends only");
         let strict = ChaosRelay::start(Behaviour { refuses, ..Behaviour::common() }).await;
-        let client = Client::connect(&here.url()).await;
+        let from = [("X-Forwarded-For", "203.0.113.9")];
+        let client = Client::connect_with(&here.url(), &from).await;
         let tree = WorkTree::init(&Git::any()).await;
         tree.git(&["symbolic-ref", "HEAD", MAIN]).await;
         Self { here, there, relay, strict, forge: Forge::start().await, client, tree }

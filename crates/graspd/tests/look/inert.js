@@ -2,7 +2,9 @@
 (() => {
   const found = [];
   const tells = (element) => element.outerHTML.slice(0, 200);
-  const own = (address) => new URL(address, location.href).origin === location.origin;
+  const own = (address) => {
+    try { return new URL(address, location.href).origin === location.origin; } catch { return false; }
+  };
   const foreign = "iframe, frame, frameset, object, embed, applet, base, style, template, noscript, "
     + "form, input, select, textarea, dialog, video, audio, source, math, marquee, isindex, keygen, "
     + "meta[http-equiv], svg script, svg foreignObject, svg image, svg use, svg a, svg animate, svg set";
