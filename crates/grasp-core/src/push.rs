@@ -3,9 +3,7 @@
 
 use crate::event::Rank;
 use crate::id::{EventId, Oid, RefName};
-use crate::kind::Kind;
 use crate::nip34::State;
-use crate::policy::{Needs, Waits};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -273,11 +271,8 @@ impl Denial {
                 format!("the only state known here is the one already served ({differs}): {sign}")
             }
             Self::Differs { state, differs } => {
-                let missing = differs.iter().filter_map(|it| it.signed).collect();
-                let (id, needs) = (*state, &Needs::GitData { missing });
-                let waits = Waits { kind: Kind::STATE, id, needs };
                 let differs = differs.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
-                format!("{waits}, which this push does not bring{differs}. To change that, {sign}")
+                format!("the state {state} says something else{differs}. To change that, {sign}")
             }
             Self::Outdated { by } => format!(
                 "the state you push for is older than {by}, which rules now: fetch, merge and sign \

@@ -85,6 +85,13 @@ impl Engine {
         self.relays.iter().flatten().map(move |relay| (&relay.url, relay.account_at(now)))
     }
 
+    /// Up to `count_max` of them, those whose address comes after this one.
+    pub fn relay_views_after(&self, after: &str, count_max: usize, now: Time) -> Vec<RelayView> {
+        let behind = self.numbers.iter().skip_while(|(relay, _)| relay.as_str() <= after);
+        let views = behind.filter_map(|(_, number)| Some(self.relay(*number)?.view(now)));
+        views.take(count_max).collect()
+    }
+
     pub fn relay_view(&self, relay: &RelayUrl, now: Time) -> Option<RelayView> {
         Some(self.relay(*self.numbers.get(relay)?)?.view(now))
     }

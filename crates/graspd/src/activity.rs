@@ -41,8 +41,9 @@ impl Default for Activities {
 pub const HOME: &str = "home";
 pub const RELAYS: &str = "relays";
 pub const PURGATORY: &str = "purgatory";
+pub const EVERY_REPOSITORY: &str = "repo";
 
-/// Topics told of at once; beyond that everybody looks again.
+/// Topics told of at once; beyond that whoever looks at any repository looks again.
 const TOPICS_MAX: usize = 100;
 
 impl Activities {
@@ -74,7 +75,8 @@ impl Activities {
     /// Pages about this are out of date; told with the next word.
     pub fn touch(&self, topic: &str) {
         let mut touched = self.touched.lock();
-        if touched.len() < TOPICS_MAX {
+        let topic = if touched.len() < TOPICS_MAX { topic } else { EVERY_REPOSITORY };
+        if !touched.contains(topic) {
             touched.insert(topic.to_owned());
         }
     }

@@ -44,7 +44,7 @@ pub async fn permit(node: &Arc<Node>, repo: &RepoId, commands: &[Command], ip: I
         let repo = repo.clone();
         node.readers.ask(move |store| preview(store, &rules, &host.repos, &repo, &commands))
     };
-    let Preview { decision, waiting } = match seen.await {
+    let Preview { decision, waiting, obstacle } = match seen.await {
         Ok(Ok(Some(seen))) => seen,
         Ok(Ok(None)) => {
             return Permit::refused("not hosted here", "the repository is no longer hosted here");
@@ -55,7 +55,10 @@ pub async fn permit(node: &Arc<Node>, repo: &RepoId, commands: &[Command], ip: I
     };
     let grant = match decision {
         Decision::Unchanged => return Permit::Unchanged,
-        Decision::Deny(denial) => return Permit::refused(&denial.to_string(), denial.advice()),
+        Decision::Deny(denial) => {
+            let obstacle = obstacle.map(|words| format!("{words}; ")).unwrap_or_default();
+            return Permit::refused(&denial.to_string(), obstacle + &denial.advice());
+        }
         Decision::Allow(grant) => grant,
     };
     if let Some(why) = no_space(node) {

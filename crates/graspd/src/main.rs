@@ -23,17 +23,8 @@ fn main() -> ExitCode {
 }
 
 fn run(invocation: &Invocation, raw: &RawConfig) -> anyhow::Result<ExitCode> {
-    if *invocation == Invocation::ConfigDocs {
-        print!("{}", config::markdown());
-        return Ok(ExitCode::SUCCESS);
-    }
-    if let Invocation::Completions(shell) = invocation {
-        clap_complete::generate(*shell, &mut cli::command(), "graspd", &mut std::io::stdout());
-        return Ok(ExitCode::SUCCESS);
-    }
-    // A configuration that cannot be used is what it is there to find.
-    if let Invocation::Doctor { json } = invocation {
-        return doctor::run(raw, *json);
+    if let Some(done) = unconfigured(invocation, raw) {
+        return done;
     }
     let config = match Config::build(raw) {
         Ok(config) => config,
@@ -54,12 +45,30 @@ fn run(invocation: &Invocation, raw: &RawConfig) -> anyhow::Result<ExitCode> {
         Invocation::EventsHeld => events::held(&config)?,
         Invocation::Look(look) => look::run(&config, look)?,
         Invocation::Diff { url, json } => return diff::run(&config, url, *json),
-        Invocation::Demo { exit, json } => return demo::run(*exit, *json),
-        // Those in front were answered above.
-        Invocation::ConfigDocs | Invocation::Completions(_) | Invocation::Doctor { .. } => {}
+        // These were answered above.
+        Invocation::ConfigDocs
+        | Invocation::Completions(_)
+        | Invocation::Doctor { .. }
+        | Invocation::Demo { .. } => {}
         Invocation::Serve => serve(config)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What needs no sound configuration.
+fn unconfigured(invocation: &Invocation, raw: &RawConfig) -> Option<anyhow::Result<ExitCode>> {
+    match invocation {
+        Invocation::ConfigDocs => print!("{}", config::markdown()),
+        Invocation::Completions(shell) => {
+            clap_complete::generate(*shell, &mut cli::command(), "graspd", &mut std::io::stdout());
+        }
+        // A configuration that cannot be used is what it is there to find.
+        Invocation::Doctor { json } => return Some(doctor::run(raw, *json)),
+        // Its servers have a configuration of their own.
+        Invocation::Demo { exit, json } => return Some(demo::run(*exit, *json)),
+        _ => return None,
+    }
+    Some(Ok(ExitCode::SUCCESS))
 }
 
 fn serve(config: Config) -> anyhow::Result<()> {

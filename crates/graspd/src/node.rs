@@ -7,7 +7,7 @@ use crate::errand::{Desk, Pool};
 use crate::feed::Wake;
 use crate::host::Host;
 use crate::http::git::Turnstile;
-use crate::http::live::LISTENERS_MAX;
+use crate::http::live::Listeners;
 use crate::hub::Hub;
 use crate::hunt::HuntWatch;
 use crate::ingest::{Bounds, Ingest, SecondChance, Writer, withdraw_blacklisted};
@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -56,6 +56,8 @@ pub struct Node {
     pub readers: Readers,
     /// Threads for long questions of our own, so that no client waits for them.
     pub explorers: Readers,
+    /// And for reports: whoever looks at pages keeps no client of the relay waiting.
+    pub tellers: Readers,
     pub ingest: Ingest,
     /// Refused events that may still be welcome.
     pub second_chance: Arc<SecondChance>,
@@ -74,8 +76,8 @@ pub struct Node {
     pub reports: Reports,
     /// What happened lately.
     pub activity: Arc<Activities>,
-    /// Places for those who listen to it.
-    pub listeners: Arc<Semaphore>,
+    /// Those who listen to it.
+    pub listeners: Listeners,
     pub site: Site,
     pub readmes: Readmes,
     /// Cancelled when the server begins to stop.
@@ -115,6 +117,7 @@ pub struct Figures {
 const READER_THREADS: usize = 3;
 /// For questions of our own: comparisons, the feed, status. They may be long.
 const EXPLORER_THREADS: usize = 2;
+const TELLER_THREADS: usize = 2;
 /// Copies, repackings and leftovers that may wait for their turn.
 const CHORES_MAX: usize = 4_096;
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
@@ -190,6 +193,7 @@ impl Node {
             hub,
             readers: Readers::start(store, "read", READER_THREADS)?,
             explorers: Readers::start(store, "explore", EXPLORER_THREADS)?,
+            tellers: Readers::start(store, "report", TELLER_THREADS)?,
             ingest,
             second_chance,
             wake,
@@ -200,7 +204,7 @@ impl Node {
             verdict_age_max: config.sync.verdict_age_max,
             reports: Reports::new(Identity::of(config)),
             activity: Arc::default(),
-            listeners: Arc::new(Semaphore::new(LISTENERS_MAX)),
+            listeners: Listeners::default(),
             site: Site {
                 name: config.relay_name.clone(),
                 base_path: config.service.base_path().to_owned(),

@@ -86,11 +86,7 @@ pub async fn run(mut config: Config) -> Result<()> {
         hunt::start(&config, &node)?;
         sync::start(&config, &node, opened.relay_key.clone()).await?;
     }
-    if config.backend == Backend::Lmdb {
-        let control = Control::open(&config.relay_data_path)
-            .with_context(|| format!("cannot open a socket in {}", config.relay_data_path.display()))?;
-        node.tasks.spawn(control.serve(Arc::clone(&node)));
-    }
+    open_control(&config, &node)?;
     let accepting = tokio::spawn(accept::serve(listener, Arc::clone(&node), config.http.clone()));
     announce(&config, &opened.relay_key);
     let _ = sd_notify::notify(&[NotifyState::Ready]);
@@ -116,6 +112,17 @@ pub async fn run(mut config: Config) -> Result<()> {
         // The last holder of the ingest is gone, so its threads run dry and end.
         Ok(()) => threads.into_iter().for_each(|thread| drop(thread.join())),
         Err(_) => tracing::warn!("some connections did not end in time; what was answered is kept"),
+    }
+    Ok(())
+}
+
+/// The lock of the data is ours, so its control socket is, too. What keeps nothing has no place for one.
+fn open_control(config: &Config, node: &Arc<Node>) -> Result<()> {
+    if config.backend == Backend::Lmdb {
+        let root = &config.relay_data_path;
+        let control = Control::open(root)
+            .with_context(|| format!("cannot open a socket in {}", root.display()))?;
+        node.tasks.spawn(control.serve(Arc::clone(node)));
     }
     Ok(())
 }

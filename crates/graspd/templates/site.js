@@ -167,7 +167,11 @@
       }
     };
     source.addEventListener("changed", ({ data }) => {
-      try { if (JSON.parse(data).includes(topic)) look(); } catch { /* not for us */ }
+      try {
+        const topics = JSON.parse(data);
+        // "repo" alone means all of them.
+        if (topics.includes(topic) || topics.includes(topic.split(":")[0])) look();
+      } catch { /* not for us */ }
     });
     source.addEventListener("activity", ({ data }) => {
       try { prepend(item(JSON.parse(data))); } catch { /* not for us */ }

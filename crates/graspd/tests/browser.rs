@@ -8,7 +8,7 @@ mod site;
 
 use grasp_testkit::{Browser, Tab};
 use look::{is_orderly, is_quiet, is_readable};
-use serde_json::Value;
+use serde_json::{Value, json};
 use site::Site;
 use std::path::Path;
 
@@ -168,5 +168,55 @@ async fn without_javascript_everything_is_there() {
         assert_eq!(scripted, Value::Bool(true), "{name}: no script has run");
         is_orderly(&tab, name).await;
         is_quiet(&tab, &site.origin(), name);
+    }
+}
+
+#[tokio::test]
+async fn below_a_base_path_every_link_stays_below_it() {
+    let (browser, mut site) = (Browser::start().await, Site::opens_below("/grasp").await);
+    assert!(site.origin().ends_with("/grasp"));
+    for (name, url) in site.pages() {
+        let tab = browser.page().await;
+        assert_eq!(tab.goes_to(&url).await, 200, "{name}");
+        let strays = "[...document.querySelectorAll('[href], [src]')].map((it) => it.href || it.src)\
+            .filter((it) => it.startsWith(location.origin) && !it.startsWith(location.origin + '/grasp/'))";
+        assert_eq!(tab.evaluates(strays).await, json!([]), "{name}");
+        is_quiet(&tab, &site.origin(), name);
+    }
+    let home = browser.page().await;
+    home.goes_to(&format!("{}/", site.origin())).await;
+    home.until("document.querySelector('#live').textContent === 'live'").await;
+    site.is_told("Something happens").await;
+    home.until("document.querySelector('#activity').innerText.includes('issue')").await;
+    let link =
+        "document.querySelector('#activity a').getAttribute('href').startsWith('/grasp/npub1')";
+    assert_eq!(home.evaluates(link).await, true);
+}
+
+#[tokio::test]
+async fn an_unfit_page_would_be_noticed() {
+    let browser = Browser::start().await;
+    let tab = browser.page().await;
+    let page = "<body style='background:#fff;color:#999'><h1>a</h1><h3>grey words</h3><img src=x>\
+        <svg></svg><input><a href='#nowhere'>go</a><a href=x></a><i id=a></i><i id=a></i><h1>b</h1>";
+    tab.evaluates(&format!("document.documentElement.innerHTML = {}", json!(page))).await;
+    let pale = tab.evaluates(look::READABLE).await;
+    assert!(pale.as_array().unwrap().len() >= 2, "{pale}");
+    let disorderly = tab.evaluates(look::ORDERLY).await.to_string();
+    for what in [
+        "no language",
+        "no title",
+        "one main",
+        "2 h1",
+        "h3 after h1",
+        "no alt",
+        "nameless: <svg",
+        "no label",
+        "leads nowhere",
+        "nameless: <a",
+        "id twice",
+        "no viewport",
+    ] {
+        assert!(disorderly.contains(what), "`{what}` is not noticed: {disorderly}");
     }
 }

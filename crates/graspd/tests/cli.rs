@@ -3,15 +3,25 @@
 
 mod common;
 
-use common::hosted::{Hosted, MAIN};
+use common::hosted::{DOMAIN, Hosted, MAIN};
 use common::mirrors::Mirrors;
 use common::{THEN, acme, alice, home, serving};
 use grasp_core::Kind;
-use grasp_testkit::{Client, Draft, Git, Home, Repository, Server, now};
+use grasp_testkit::{Draft, Git, Home, Repository, Server, now};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
+
+const NAMED: (&str, &str) = ("NGIT_DOMAIN_ALIASES", DOMAIN);
+
+/// A server whose operator imported these.
+async fn hosting(of: &[Repository]) -> Server {
+    let home = home(&[NAMED]);
+    let listed = of.iter().map(|it| it.announcement_listing(DOMAIN, THEN));
+    home.imports(&listed.collect::<Vec<_>>()).await;
+    home.serve().await
+}
 
 fn out(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
@@ -94,7 +104,8 @@ async fn every_question_is_answered_alike_by_a_server_and_by_its_data() {
 
 #[tokio::test]
 async fn a_repository_is_found_by_any_of_its_names() {
-    let (server, acme) = serving(&[]).await;
+    let acme = acme();
+    let server = hosting(std::slice::from_ref(&acme)).await;
     let named = name(&acme);
     for spelling in [named.clone(), format!("{named}.git"), acme.clone_url(&server.address)] {
         let found = json(server.home(), &["repo", &spelling]).await;
@@ -113,12 +124,8 @@ async fn a_repository_is_found_by_any_of_its_names() {
 
 #[tokio::test]
 async fn long_lists_are_read_in_parts() {
-    let home = home(&[]);
-    let announcements: Vec<_> = (0..5)
-        .map(|n| Repository::new(acme().owner, &format!("acme-{n}")).announcement(THEN))
-        .collect();
-    home.imports(&announcements).await;
-    let server = home.serve().await;
+    let many = (0..5).map(|n| Repository::new(acme().owner, &format!("acme-{n}")));
+    let server = hosting(&many.collect::<Vec<_>>()).await;
     let first = json(server.home(), &["repos", "--limit", "3"]).await;
     assert_eq!(first["repositories"].as_array().unwrap().len(), 3);
     let after = first["next"].as_str().unwrap();
@@ -133,8 +140,11 @@ async fn what_strangers_wrote_never_steers_the_terminal() {
     let hostile = "\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{202e}evil\r\nfake line";
     let draft = Draft::new(Kind::ANNOUNCEMENT, THEN).tag(&["d", "a\u{202e}b"]);
     let draft = draft.tag(&["name", hostile]).tag(&["description", hostile]);
-    let draft = draft.tag(&["web", hostile]).tag(&["relays", hostile]).tag(&["clone", hostile]);
-    let home = home(&[]);
+    let clone = Repository::new(acme().owner, "a\u{202e}b").clone_url(DOMAIN);
+    let relay = format!("ws://{DOMAIN}");
+    let draft = draft.tag(&["web", hostile]).tag(&["relays", &relay, hostile]);
+    let draft = draft.tag(&["clone", &clone, hostile]);
+    let home = home(&[NAMED]);
     home.imports(&[acme().owner.signs(draft)]).await;
     let mut server = home.serve().await;
     let repo = format!("{}/a\u{202e}b", acme().owner.key.to_npub());
@@ -237,10 +247,13 @@ async fn completions_know_every_command() {
 }
 
 #[tokio::test]
-async fn the_relay_can_be_spoken_with_through_the_control_socket() {
-    let (server, acme) = serving(&[("NGIT_BASE_PATH", "/grasp")]).await;
+async fn below_a_base_path_everything_works_alike() {
+    let (acme, home) = (acme(), home(&[NAMED, ("NGIT_BASE_PATH", "/grasp")]));
+    home.imports(&[acme.announcement_listing(&format!("{DOMAIN}/grasp"), THEN)]).await;
+    let server = home.serve().await;
     let shown = json(server.home(), &["repo", &name(&acme)]).await;
-    assert_eq!(shown["identifier"], "acme", "below a base path, too");
-    let mut client = Client::connect(&server.url()).await;
-    assert!(client.publishes(&acme.issue(&alice(), now(), "hello")).await.accepted());
+    assert_eq!(shown["identifier"], "acme");
+    let compared = server.home().runs(&["diff", &server.url(), "--json"]).await;
+    let report: Value = serde_json::from_str(&out(&compared)).unwrap();
+    assert_eq!((compared.status.code(), &report["equal"]), (Some(0), &1.into()), "{report:#}");
 }

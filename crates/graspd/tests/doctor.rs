@@ -60,11 +60,11 @@ impl Diagnosis {
 }
 
 /// A server with a repository, known by the name of a proxy in front of it.
-async fn behind(faults: Faults, settings: &[(&str, &str)]) -> (Server, Gateway) {
+async fn behind(faults: Faults) -> (Server, Gateway) {
     let gateway = Gateway::start(faults).await;
     let name = gateway.address.to_string();
-    let home = home(&[&[("NGIT_DOMAIN", name.as_str()), TRUSTED], settings].concat());
-    home.imports(&[acme().announcement(THEN)]).await;
+    let home = home(&[("NGIT_DOMAIN", &name), TRUSTED]);
+    home.imports(&[acme().announcement_listing(&name, THEN)]).await;
     let server = home.serve().await;
     gateway.leads_to(&bound(&server));
     (server, gateway)
@@ -93,7 +93,7 @@ fn bound(server: &Server) -> String {
 
 #[tokio::test]
 async fn a_server_behind_a_good_proxy_is_well() {
-    let (server, _gateway) = behind(Faults::default(), &[]).await;
+    let (server, _gateway) = behind(Faults::default()).await;
     let diagnosis = Diagnosis::of(server.home(), &[]).await;
     diagnosis.is_well();
     for name in ["git", "clock", "public address", "websocket", "body limit", "trusted proxy"] {
@@ -149,7 +149,7 @@ async fn fault_4_a_disk_with_too_little_room() {
 #[tokio::test]
 async fn fault_5_a_clock_that_is_wrong() {
     let date = Some("Fri, 01 Jan 2100 00:00:00 GMT");
-    let (server, _gateway) = behind(Faults { date, ..Faults::default() }, &[]).await;
+    let (server, _gateway) = behind(Faults { date, ..Faults::default() }).await;
     Diagnosis::of(server.home(), &[]).await.finds("clock", "behind", "timedatectl set-ntp true");
 }
 
@@ -162,7 +162,7 @@ async fn fault_6_a_name_that_leads_nowhere() {
 #[tokio::test]
 async fn fault_7_a_name_that_leads_to_another_server() {
     let other = "ab".repeat(32).leak();
-    let (server, _gateway) = behind(Faults { key: Some(other), ..Faults::default() }, &[]).await;
+    let (server, _gateway) = behind(Faults { key: Some(other), ..Faults::default() }).await;
     let diagnosis = Diagnosis::of(server.home(), &[]).await;
     assert!(diagnosis.faults().contains(&"public address"), "{:#}", diagnosis.report);
     let text = diagnosis.report.to_string();
@@ -172,14 +172,13 @@ async fn fault_7_a_name_that_leads_to_another_server() {
 #[tokio::test]
 async fn fault_8_a_proxy_that_refuses_large_bodies() {
     let faults = Faults { body_bytes_max: Some(1 << 20), ..Faults::default() };
-    let (server, _gateway) = behind(faults, &[]).await;
+    let (server, _gateway) = behind(faults).await;
     Diagnosis::of(server.home(), &[]).await.finds("body limit", "413", "client_max_body_size 0;");
 }
 
 #[tokio::test]
 async fn fault_9_a_proxy_that_passes_no_upgrades_on() {
-    let (server, _gateway) =
-        behind(Faults { without_upgrade: true, ..Faults::default() }, &[]).await;
+    let (server, _gateway) = behind(Faults { without_upgrade: true, ..Faults::default() }).await;
     let diagnosis = Diagnosis::of(server.home(), &[]).await;
     diagnosis.finds("websocket", "no WebSocket comes through", "Upgrade $http_upgrade");
 }
@@ -235,7 +234,7 @@ async fn fault_15_a_process_that_holds_the_data_and_does_not_answer() {
 #[tokio::test]
 async fn fault_16_a_proxy_that_drops_what_git_asks_for() {
     let faults = Faults { without_git_protocol: true, ..Faults::default() };
-    let (server, _gateway) = behind(faults, &[]).await;
+    let (server, _gateway) = behind(faults).await;
     let diagnosis = Diagnosis::of(server.home(), &[]).await;
     diagnosis.finds("git protocol", "Git-Protocol", "$http_git_protocol");
 }

@@ -64,23 +64,28 @@ impl Hunt {
 
     /// Every domain that has a past.
     pub fn domains(&self, now: Time) -> Vec<DomainView> {
-        let view = |(domain, it): (&Domain, &Neighbour)| {
-            let (in_flight_max, starts_max) = it.limits(&self.settings, now);
-            DomainView {
-                domain: domain.clone(),
-                in_flight: u32::try_from(it.jobs.len()).unwrap_or(u32::MAX),
-                in_flight_max,
-                queued: it.queue.len(),
-                starts_in_window: it.in_window(&self.settings, now),
-                starts_max,
-                paused_until: Some(it.paused_until).filter(|until| *until > now),
-                grasp: it.grasp,
-                failing: it.failing,
-                bytes_left: it.budget.left(now),
-                requests: it.requests_total,
-            }
-        };
-        self.neighbours.iter().map(view).collect()
+        self.neighbours.iter().map(|(domain, it)| self.domain_view(domain, it, now)).collect()
+    }
+
+    pub fn domain(&self, domain: &Domain, now: Time) -> Option<DomainView> {
+        Some(self.domain_view(domain, self.neighbours.get(domain)?, now))
+    }
+
+    fn domain_view(&self, domain: &Domain, it: &Neighbour, now: Time) -> DomainView {
+        let (in_flight_max, starts_max) = it.limits(&self.settings, now);
+        DomainView {
+            domain: domain.clone(),
+            in_flight: u32::try_from(it.jobs.len()).unwrap_or(u32::MAX),
+            in_flight_max,
+            queued: it.queue.len(),
+            starts_in_window: it.in_window(&self.settings, now),
+            starts_max,
+            paused_until: Some(it.paused_until).filter(|until| *until > now),
+            grasp: it.grasp,
+            failing: it.failing,
+            bytes_left: it.budget.left(now),
+            requests: it.requests_total,
+        }
     }
 
     fn view_of(&self, entry: &Entry, now: Time) -> HuntView {

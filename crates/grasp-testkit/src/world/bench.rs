@@ -70,8 +70,9 @@ impl Bench {
     }
 
     /// Stories about something else are not disturbed by how a relay stands.
-    pub fn seeded(settings: Settings, seed: u64) -> Self {
-        Self::verifying(Settings { verdict_age_max: Duration::ZERO, ..settings }, seed)
+    pub fn seeded(mut settings: Settings, seed: u64) -> Self {
+        settings.verdict_age_max = Duration::ZERO;
+        Self::verifying(settings, seed)
     }
 
     pub fn verifying(settings: Settings, seed: u64) -> Self {

@@ -1,18 +1,20 @@
 //! Reads what was stored since the last look, and puts it into words.
 
-use super::{HOME, PURGATORY};
+use super::{EVERY_REPOSITORY, HOME, PURGATORY, RELAYS};
+use crate::ledger::{self, Tally};
 use crate::node::Node;
 use crate::report::text::{WORDS_MAX, shown};
-use crate::report::{Activity, place};
+use crate::report::{Activity, Identity, place};
 use grasp_core::nip34::{Announcement, PullRequest};
 use grasp_core::{Coordinate, Event, Kind, RepoId, Time};
 use grasp_store::{EventStore, Result, Space, StoredEvent};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Between two looks, however much is stored.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// What waits may go without anything being stored.
+/// What waits may go, and verdicts change, without anything being stored.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
 /// Rows read at a look; of a flood only the end is told.
 const ROWS_MAX: u64 = 2_000;
@@ -32,6 +34,7 @@ const KINDS: [Kind; 6] = [
 struct Seen {
     serial: u64,
     waiting: u64,
+    verdicts: Tally,
 }
 
 /// Ends with the server.
@@ -43,18 +46,22 @@ pub async fn run(node: Arc<Node>) {
             () = node.wake.rung_for_watchers() => {}
             () = tokio::time::sleep(LOOK_AT_LEAST_EVERY) => {}
         }
-        let asked = node.readers.ask(move |store| read(store, seen.serial));
+        let asked = node.tellers.ask(move |store| read(store, seen.serial));
         let Ok(Ok(news)) = asked.await else { continue };
         for it in &news.stored {
-            node.activity.note(told(it.0, &it.1, node.clock.now()));
+            let activity = told(&node.reports.identity, it.0, &it.1, node.clock.now());
+            node.activity.note(activity);
         }
-        let now = Seen { serial: news.serial, waiting: news.waiting };
+        let now = Seen { serial: news.serial, waiting: news.waiting, verdicts: news.verdicts };
         if now.serial != seen.serial {
             node.activity.touch(HOME);
         }
         if now.waiting != seen.waiting || news.stored.iter().any(|it| it.0 == Space::Held) {
             node.activity.touch(PURGATORY);
             node.activity.touch(HOME);
+        }
+        if now.verdicts != seen.verdicts {
+            [HOME, RELAYS, EVERY_REPOSITORY].iter().for_each(|topic| node.activity.touch(topic));
         }
         seen = now;
         node.activity.tell();
@@ -68,6 +75,7 @@ pub async fn run(node: Arc<Node>) {
 struct News {
     serial: u64,
     waiting: u64,
+    verdicts: Tally,
     stored: Vec<(Space, StoredEvent)>,
 }
 
@@ -77,23 +85,30 @@ fn read(store: &dyn EventStore, after: u64) -> Result<News> {
     let first = (after + 1).max(serial.saturating_sub(ROWS_MAX));
     let mut stored = Vec::new();
     for space in [Space::Served, Space::Held] {
-        let mut sink = |it: StoredEvent| stored.push((space, it));
+        let mut last = VecDeque::with_capacity(TOLD_MAX);
+        let mut sink = |it: StoredEvent| {
+            if last.len() == TOLD_MAX {
+                last.pop_front();
+            }
+            last.push_back((space, it));
+        };
         snapshot.walk(space, first..=serial, &KINDS, usize::MAX, &mut sink)?;
+        stored.extend(last);
     }
     stored.sort_by_key(|(_, it)| it.serial);
     let stored = stored.split_off(stored.len().saturating_sub(TOLD_MAX));
     let waiting = snapshot.events_in(Space::Held)? + snapshot.events_in(Space::Wanted)?;
-    Ok(News { serial, waiting, stored })
+    Ok(News { serial, waiting, verdicts: ledger::tally(&*snapshot)?, stored })
 }
 
-fn told(space: Space, it: &StoredEvent, now: Time) -> Activity {
+fn told(identity: &Identity, space: Space, it: &StoredEvent, now: Time) -> Activity {
     let repo = repository(&it.event);
     let name = repo
         .as_ref()
         .map_or("a repository".to_owned(), |repo| shown(repo.identifier.as_str(), WORDS_MAX));
     let waits = if space == Space::Held { ", which waits for its git data" } else { "" };
     let came = match &it.provenance.relay {
-        Some(relay) => format!(" (from {})", shown(relay, WORDS_MAX)),
+        Some(relay) => format!(" (from {})", identity.shown_relay(relay)),
         None => String::new(),
     };
     let (kind, text) = match (it.event.kind, it.provenance.released) {

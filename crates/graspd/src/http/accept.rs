@@ -4,6 +4,7 @@
 use crate::config::HttpLimits;
 use crate::http::address::{self, is_trusted};
 use crate::http::git::{self, Guest};
+use crate::http::live::Visitor;
 use crate::http::relay::Conversation;
 use crate::http::respond::{self, Answer, busy, empty, finished};
 use crate::http::route::{Route, Step};
@@ -69,7 +70,7 @@ fn welcome(stream: TcpStream, peer: SocketAddr, node: &Arc<Node>, http: &HttpLim
     let caller = Caller {
         node: Arc::clone(node),
         peer: peer.ip(),
-        guests: Arc::new((seat, visit)),
+        guests: Arc::new(Guests::Visitor(seat, visit)),
         requests_left: Arc::new(AtomicU64::new(http.requests_per_connection_max)),
         hang_up: hang_up.clone(),
     };
@@ -102,11 +103,10 @@ fn welcome(stream: TcpStream, peer: SocketAddr, node: &Arc<Node>, http: &HttpLim
 
 /// A request that came by the operator's own door: the same answer as everybody gets.
 pub async fn for_operator(node: &Arc<Node>, request: Request<Incoming>) -> Answer {
-    let Some(seat) = node.seat() else { return busy("the server is full") };
     let caller = Caller {
         node: Arc::clone(node),
         peer: IpAddr::from([127, 0, 0, 1]),
-        guests: Arc::new((seat, None)),
+        guests: Arc::new(Guests::Operator),
         requests_left: Arc::new(AtomicU64::new(u64::MAX)),
         hang_up: CancellationToken::new(),
     };
@@ -123,11 +123,18 @@ fn refuse(stream: &TcpStream, why: &str) {
     let _ = stream.try_write(text.as_bytes());
 }
 
+/// The places a connection takes up. The operator's own door has few enough of its own, and a server
+/// full of visitors is when it is needed.
+enum Guests {
+    Visitor(#[expect(dead_code, reason = "held until the connection ends")] Seat, Option<Visit>),
+    Operator,
+}
+
 #[derive(Clone)]
 struct Caller {
     node: Arc<Node>,
     peer: IpAddr,
-    guests: Arc<(Seat, Option<Visit>)>,
+    guests: Arc<Guests>,
     requests_left: Arc<AtomicU64>,
     /// For a peer that is not worth waiting for any longer.
     hang_up: CancellationToken,
@@ -161,17 +168,20 @@ impl Caller {
                 let json = node.info.clone();
                 respond::text(StatusCode::OK, "application/nostr+json", json)
             }
-            Route::Landing => pages::home(node).await,
+            Route::Landing
+            | Route::Api(_)
+            | Route::Relays(_)
+            | Route::Repos(_)
+            | Route::Purgatory(_) => match self.visitor(request.headers()) {
+                Ok(visitor) => tell(node, route, request.headers(), visitor).await,
+                Err(why) => busy(&why.to_string()),
+            },
             Route::Names => {
                 let names = format!("{{\"names\":{{\"_\":\"{}\"}}}}", node.rules.relay_key);
                 respond::text(StatusCode::OK, "application/json", names)
             }
             Route::Metrics if node.metrics_enabled => self.metrics().await,
-            Route::Api(asked) => api::answer(node, asked, request.headers()).await,
             Route::NoApi => api::nothing_here(),
-            Route::Relays(page) => pages::relays(node, page).await,
-            Route::Repos(page) => pages::repos(node, page).await,
-            Route::Purgatory(page) => pages::purgatory(node, page).await,
             Route::Asset(name) => pages::asset(&node.site, &name, request.headers()),
             Route::Health => respond::line(StatusCode::OK, "ok"),
             Route::Ready => match node.ready().await {
@@ -206,6 +216,13 @@ impl Caller {
         }
     }
 
+    /// Whoever reads: counted with the others of its address, until it has its answer.
+    fn visitor(&self, headers: &HeaderMap) -> Result<Visitor, Refused> {
+        let ip: IpKey = address::client(self.peer, headers, &self.node.trusted_proxies).into();
+        let is_exempt = self.node.budgets.lock().is_exempt(ip);
+        Ok(Visitor { ip: (!is_exempt).then_some(ip), visit: self.visit(ip)? })
+    }
+
     fn guest(&self, repo: RepoId, headers: &HeaderMap) -> Result<Guest, Refused> {
         let ip: IpKey = address::client(self.peer, headers, &self.node.trusted_proxies).into();
         let visit = self.visit(ip)?.map(Arc::new);
@@ -215,9 +232,9 @@ impl Caller {
 
     /// The socket itself was counted when it came, unless it came through a proxy.
     fn visit(&self, ip: IpKey) -> Result<Option<Visit>, Refused> {
-        match &self.guests.1 {
-            Some(_) => Ok(None),
-            None => self.node.visit(ip).map(Some),
+        match &*self.guests {
+            Guests::Visitor(_, None) => self.node.visit(ip).map(Some),
+            Guests::Visitor(_, Some(_)) | Guests::Operator => Ok(None),
         }
     }
 
@@ -299,6 +316,17 @@ impl Caller {
                 let talk = Conversation::new(node, socket, ip, challenge).run();
                 tasks.track_future(Box::pin(talk)).await;
             })
+    }
+}
+
+/// What is told about this server, as JSON or as a page.
+async fn tell(node: &Arc<Node>, route: Route, headers: &HeaderMap, visitor: Visitor) -> Answer {
+    match route {
+        Route::Api(asked) => api::answer(node, asked, headers, visitor).await,
+        Route::Relays(page) => pages::relays(node, page).await,
+        Route::Repos(page) => pages::repos(node, page).await,
+        Route::Purgatory(page) => pages::purgatory(node, page).await,
+        _ => pages::home(node).await,
     }
 }
 

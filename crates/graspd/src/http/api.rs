@@ -1,5 +1,6 @@
 //! The API: reports as JSON, each with a mark by which a client sees that nothing changed. Read-only.
 
+use crate::http::live::Visitor;
 use crate::http::respond::{self, Answer, busy, empty};
 use crate::hunt;
 use crate::node::Node;
@@ -27,7 +28,12 @@ pub enum Api {
 
 const STOPPING: &str = "the server is stopping, or its store cannot be read; see its log";
 
-pub(super) async fn answer(node: &Arc<Node>, asked: Api, headers: &HeaderMap) -> Answer {
+pub(super) async fn answer(
+    node: &Arc<Node>,
+    asked: Api,
+    headers: &HeaderMap,
+    visitor: Visitor,
+) -> Answer {
     match asked {
         Api::Status => told(report::status(node).await, headers),
         Api::Relays(page) => told(report::relays(node, page).await, headers),
@@ -35,7 +41,7 @@ pub(super) async fn answer(node: &Arc<Node>, asked: Api, headers: &HeaderMap) ->
         Api::Purgatory(page) => told(report::purgatory(node, page).await, headers),
         Api::Repo(repo) => found(report::repo(node, &repo).await, headers),
         Api::Event(id) => found(report::event(node, &id).await, headers),
-        Api::Live => super::live::listen(node),
+        Api::Live => super::live::listen(node, visitor),
         Api::Hunts => match hunt::hunts(node).await {
             Some(json) => respond::text(StatusCode::OK, "application/json", json),
             None => busy("this server does not look for git data elsewhere right now"),
@@ -100,7 +106,10 @@ impl Dated for Status {
 impl Dated for Relays {
     fn undate(&mut self) {
         self.now = Time(0);
-        self.relays.iter_mut().for_each(|it| it.ledger.oldest_secs = 0);
+        for it in &mut self.relays {
+            (it.ledger.oldest_secs, it.last_alive, it.uptime_percent) = (0, None, None);
+            it.timeline.clear();
+        }
     }
 }
 

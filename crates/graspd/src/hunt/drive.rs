@@ -9,7 +9,7 @@ use grasp_engine::hunt::{
     DomainView, FamilyId, Hunt, HuntAction, HuntInput, HuntNews, HuntSettings, HuntTotals,
     HuntView, Job,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 pub struct HuntWatch {
     /// What was last shown, and when: many may look, few are worth the work.
     pub(super) shown: Arc<Mutex<Option<(Time, String)>>>,
-    questions: mpsc::Sender<oneshot::Sender<Snapshot>>,
+    questions: mpsc::Sender<Question>,
     words: mpsc::UnboundedSender<HuntInput>,
     tickets: Arc<Tickets>,
     /// The other ones who ask git servers.
@@ -35,8 +35,15 @@ struct Tickets {
     waiting: parking_lot::Mutex<BTreeMap<u64, oneshot::Sender<Option<Time>>>>,
 }
 
-/// The hunt as it stands.
+/// What somebody outside wants to see; of everything, if nothing is named.
 #[derive(Debug)]
+struct Question {
+    families: Option<Vec<FamilyId>>,
+    answer: oneshot::Sender<Snapshot>,
+}
+
+/// The hunt as it stands, or a part of it.
+#[derive(Debug, Default)]
 pub struct Snapshot {
     pub totals: HuntTotals,
     pub families: Vec<HuntView>,
@@ -46,8 +53,17 @@ pub struct Snapshot {
 impl HuntWatch {
     /// `None` while the server stops.
     pub async fn look(&self) -> Option<Snapshot> {
+        self.ask(None).await
+    }
+
+    /// Only these families, and the domains that are named for them.
+    pub async fn look_at(&self, families: Vec<FamilyId>) -> Option<Snapshot> {
+        self.ask(Some(families)).await
+    }
+
+    async fn ask(&self, families: Option<Vec<FamilyId>>) -> Option<Snapshot> {
         let (answer, answered) = oneshot::channel();
-        self.questions.send(answer).await.ok()?;
+        self.questions.send(Question { families, answer }).await.ok()?;
         answered.await.ok()
     }
 
@@ -128,7 +144,7 @@ struct Driver {
     hunt: Hunt,
     feed: mpsc::Receiver<HuntInput>,
     said: mpsc::UnboundedReceiver<HuntInput>,
-    asked: mpsc::Receiver<oneshot::Sender<Snapshot>>,
+    asked: mpsc::Receiver<Question>,
     words: mpsc::UnboundedSender<HuntInput>,
     jobs: BTreeMap<Job, Handle>,
     ground: Arc<Ground>,
@@ -158,8 +174,9 @@ impl Driver {
                 count = self.feed.recv_many(&mut told, HELPING) => {
                     if count == 0 { break }
                 }
-                Some(answer) = self.asked.recv() => {
-                    let _ = answer.send(self.snapshot());
+                Some(Question { families, answer }) = self.asked.recv() => {
+                    // Whoever asked may have left.
+                    let _ = answer.send(self.snapshot(families));
                 }
                 () = tokio::time::sleep(wake) => {}
             }
@@ -264,13 +281,19 @@ impl Driver {
         }
     }
 
-    fn snapshot(&self) -> Snapshot {
-        let now = self.now();
-        let mut families = self.hunt.views(now);
-        families.truncate(FAMILIES_SHOWN_MAX);
-        let mut domains = self.hunt.domains(now);
-        domains.truncate(DOMAINS_SHOWN_MAX);
-        Snapshot { totals: self.hunt.totals(), families, domains }
+    fn snapshot(&self, of: Option<Vec<FamilyId>>) -> Snapshot {
+        let (now, totals) = (self.now(), self.hunt.totals());
+        let Some(wanted) = of else {
+            let (mut families, mut domains) = (self.hunt.views(now), self.hunt.domains(now));
+            families.truncate(FAMILIES_SHOWN_MAX);
+            domains.truncate(DOMAINS_SHOWN_MAX);
+            return Snapshot { totals, families, domains };
+        };
+        let families: Vec<HuntView> = wanted.iter().filter_map(|it| self.hunt.view(it)).collect();
+        let urls = families.iter().flat_map(|it| &it.sources).map(|it| it.url.domain());
+        let named: BTreeSet<Domain> = urls.collect();
+        let domains = named.iter().filter_map(|it| self.hunt.domain(it, now)).collect();
+        Snapshot { totals, families, domains }
     }
 
     fn wake_in(&self) -> Duration {

@@ -88,7 +88,6 @@ async fn work(
         true => ended(Outcome::Answered),
         false => ground.fetcher.fetch(&task, &mut desk).await,
     };
-    ground.node.metrics.hunt.found(end.found.len());
     // What came by another way meanwhile is no longer missing either.
     end.found.extend(here);
     end

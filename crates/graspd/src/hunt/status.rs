@@ -2,6 +2,7 @@
 //! (S-43).
 
 use crate::node::Node;
+use crate::report::text::{WORDS_MAX, shown};
 use grasp_core::Time;
 use grasp_engine::hunt::{DomainView, HuntView, SourceView};
 use serde::Serialize;
@@ -93,7 +94,7 @@ fn family(view: HuntView) -> Family {
 
 fn source(view: SourceView) -> Source {
     let SourceView { url, asked, said, found, absent } = view;
-    Source { url: url.to_string(), asked, found, absent, said }
+    Source { url: url.to_string(), asked, found, absent, said: shown(&said, WORDS_MAX) }
 }
 
 fn domain(view: &DomainView) -> Domain {

@@ -45,6 +45,7 @@ pub enum Taken {
 struct Use {
     /// They bring at least one object that is missing.
     any: bool,
+    found: BTreeSet<Oid>,
     proposals: BTreeSet<EventId>,
     revive: Vec<EventId>,
     /// All that the governing state of a damaged repository names.
@@ -81,6 +82,10 @@ impl Desk<'_> {
             (true, false) => Taken::Yes,
             (false, _) => Taken::No,
         };
+        if taken != Taken::No {
+            // Here, because a job ends as soon as nobody waits for it any more.
+            self.writer.metrics.hunt.found(serves.found.len());
+        }
         Ok((carried.fresh, taken))
     }
 
@@ -109,6 +114,9 @@ impl Desk<'_> {
             let wants = governing.map(|state| state.state.objects()).unwrap_or_default();
             serves.mends = !wants.is_empty() && wants.iter().all(|oid| objects.contains(oid));
             serves.any |= serves.mends;
+            if serves.mends {
+                serves.found.extend(wants);
+            }
         }
         Ok(serves)
     }
@@ -181,6 +189,7 @@ impl Use {
             return;
         }
         self.any = true;
+        self.found.extend(found);
         if *found != needy.missing {
             return;
         }

@@ -6,19 +6,23 @@ use super::plan::followed;
 use super::roles::RoleCache;
 use super::uploads::{self, UploadLimits};
 use super::views::{is_complete, preferred, said, scene, state_by_id, views};
+use super::waiting::Hall;
 use crate::repos::Repos;
 use grasp_core::nip34::Announcement;
 use grasp_core::policy::Rules;
-use grasp_core::push::{Command, Decision, Difference, authorise};
-use grasp_core::{Event, EventId, Filter, Kind, Oid, RepoId, Timestamp};
+use grasp_core::push::{Command, Decision, Denial, Difference, authorise};
+use grasp_core::{Event, EventId, Filter, Kind, Oid, RepoId, Time, Timestamp};
 use grasp_store::{Budget, Cursor, EventStore, Hit, Progress, Result, Snapshot, Space, Want};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 #[derive(Debug)]
 pub struct Preview {
     pub decision: Decision,
     /// Held events the push is for: the state, the pull requests, the announcement.
     pub waiting: Vec<EventId>,
+    /// What the state waits for that the push does not lead to, as everybody is told.
+    pub obstacle: Option<String>,
 }
 
 /// What would be decided about a push now; `None` if the repository is not hosted here.
@@ -42,7 +46,15 @@ pub fn preview(
         waiting.extend(grant.claimed.keys());
         waiting.extend(announcement.map(|it| it.id()).filter(|_| grant.state.is_some()));
     }
-    Ok(Some(Preview { decision, waiting }))
+    let obstacle = match &decision {
+        Decision::Deny(Denial::Differs { state, .. }) => {
+            let (store, now) = (&*snapshot, Time::default());
+            let hall = Hall { store, rules, repos, now, wanted_for: Duration::ZERO };
+            hall.of(state)?.map(|it| it.words)
+        }
+        _ => None,
+    };
+    Ok(Some(Preview { decision, waiting, obstacle }))
 }
 
 /// Why no more unclaimed data is taken, if so.

@@ -14,6 +14,7 @@ use grasp_core::terms::Term;
 use grasp_core::{EventId, PubKey, RepoId, Time};
 use grasp_engine::hunt::FamilyId;
 use grasp_store::{Result, Shelf, Snapshot, Space, StoredEvent};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// One event that is held, or that gave up waiting and is still looked for.
@@ -115,7 +116,10 @@ impl Hall<'_> {
             let named = Term::tag(b'a', &repo.coordinate().to_string());
             found.extend(self.store.newest(space, &named, PER_REPOSITORY_MAX)?);
         }
-        let waiting = found.into_iter().map(|it| self.of(&it.event.id));
+        // One that names the repository in two ways is still one.
+        let mut ids = BTreeSet::new();
+        found.retain(|it| ids.insert(it.event.id));
+        let waiting = found.iter().take(PER_REPOSITORY_MAX).map(|it| self.of(&it.event.id));
         waiting.filter_map(Result::transpose).collect()
     }
 

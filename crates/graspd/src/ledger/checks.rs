@@ -272,10 +272,14 @@ type Named = (Announcement, Vec<(CloneUrl, Option<Time>)>);
 
 /// Where a served repository is said to be, with the time of the last look.
 fn named(store: &dyn EventStore, node: &Node, repo: &RepoId) -> Result<Option<Named>> {
-    let Some(Signed { announcement, .. }) = signed(store, &node.rules, repo)? else {
-        return Ok(None);
-    };
+    let found = signed(store, &node.rules, repo)?;
     let snapshot = store.read()?;
+    let Some(Signed { announcement, .. }) = found else {
+        // What was imported may be served and followed, though nobody asked us to host it.
+        let served = snapshot.current(Space::Served, &repo.coordinate())?;
+        let parsed = served.and_then(|it| Announcement::parse(&it.event).ok());
+        return Ok(parsed.map(|announcement| (announcement, Vec::new())));
+    };
     let mut clones = Vec::new();
     for url in tell::clones(&node.service, &announcement, repo) {
         let last = of(&*snapshot, &Peer::Git(url.clone()), repo)?.map(|look| look.at);

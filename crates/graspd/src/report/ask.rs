@@ -1,11 +1,13 @@
 //! The reports of a running server. The machines are looked at once for all who ask within a second;
-//! the store is read on the threads that answer clients.
+//! the store is read on threads of their own, so that no client of the relay waits for them.
 
 use super::Page;
+use super::held::{Draft, Hunts, Shaper};
 use super::shapes::{EventReport, Purgatory, Relays, Repo, Repos, Status};
 use super::sight::{Identity, Live, Sight};
 use crate::node::{Node, Ready};
 use grasp_core::{EventId, RepoId, Time};
+use grasp_engine::hunt::FamilyId;
 use grasp_store::Result;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +19,14 @@ pub struct Reports {
     pub identity: Arc<Identity>,
     /// Held while it is made, so that it is made once.
     seen: Mutex<Option<(Time, Arc<Live>)>>,
+    status: Mutex<Option<Status>>,
 }
 
 const SEEN_FOR: Duration = Duration::from_secs(1);
 
 impl Reports {
     pub fn new(identity: Identity) -> Self {
-        Self { identity: Arc::new(identity), seen: Mutex::default() }
+        Self { identity: Arc::new(identity), seen: Mutex::default(), status: Mutex::default() }
     }
 
     async fn live(&self, node: &Node) -> Arc<Live> {
@@ -44,14 +47,10 @@ impl Reports {
 async fn look(node: &Node) -> Live {
     let mut live =
         Live { uptime: Some(node.uptime()), activity: node.activity.latest(), ..Live::default() };
-    if let Some(watch) = node.sync.get()
-        && let Some((totals, relays)) = watch.relays().await
-    {
-        (live.totals, live.relays, live.watch) = (totals, relays, Some(watch.clone()));
+    if let Some(watch) = node.sync.get() {
+        live.totals = watch.totals().await.unwrap_or_default();
     }
-    if let Some(watch) = node.hunt.get() {
-        live.hunts = watch.look().await;
-    }
+    live.hunts = hunts(node, Vec::new()).await.totals;
     if let Ready::No(why) = node.ready().await {
         live.problems.push(why);
     }
@@ -65,6 +64,13 @@ async fn look(node: &Node) -> Live {
     live
 }
 
+async fn hunts(node: &Node, families: Vec<FamilyId>) -> Hunts {
+    match node.hunt.get() {
+        Some(watch) => watch.look_at(families).await.unwrap_or_default(),
+        None => Hunts::default(),
+    }
+}
+
 /// `None` while the server stops, or if the store cannot be read, which the log then says.
 async fn ask<T: Send + 'static>(
     node: &Arc<Node>,
@@ -73,7 +79,7 @@ async fn ask<T: Send + 'static>(
     let live = node.reports.live(node).await;
     let (rules, host) = (Arc::clone(&node.rules), Arc::clone(&node.host));
     let (identity, now) = (Arc::clone(&node.reports.identity), node.clock.now());
-    let answer = node.readers.ask(move |store| {
+    let answer = node.tellers.ask(move |store| {
         let (rules, repos) = (&*rules, &*host.repos);
         question(&Sight { store, rules, repos, identity: &identity, live: &live, now })
     });
@@ -86,12 +92,37 @@ async fn ask<T: Send + 'static>(
     }
 }
 
+/// What was read, and what the hunt says of it.
+async fn told<D: Draft>(node: &Arc<Node>, draft: D) -> D::Told {
+    let hunts = hunts(node, draft.families()).await;
+    let (identity, now) = (&node.reports.identity, node.clock.now());
+    draft.told(&Shaper { identity, hunts: &hunts, now })
+}
+
+/// The same for all who ask within a second.
 pub async fn status(node: &Arc<Node>) -> Option<Status> {
-    ask(node, |sight| sight.status()).await
+    let mut made = node.reports.status.lock().await;
+    let now = node.clock.now();
+    if let Some(status) = &*made
+        && now.since(status.now) < SEEN_FOR
+        && status.now <= now
+    {
+        return Some(status.clone());
+    }
+    *made = ask(node, |sight| sight.status()).await;
+    made.clone()
 }
 
 pub async fn relays(node: &Arc<Node>, page: Page) -> Option<Relays> {
-    ask(node, move |sight| sight.relays(&page)).await
+    let watch = node.sync.get().cloned();
+    let views = match &watch {
+        // One to see whether there are more, and one that is not shown among the others.
+        Some(watch) => {
+            watch.relays_after(page.after.as_deref().unwrap_or(""), page.limit + 2).await?.1
+        }
+        None => Vec::new(),
+    };
+    ask(node, move |sight| sight.relays(&page, &views, watch.as_ref())).await
 }
 
 pub async fn repos(node: &Arc<Node>, page: Page) -> Option<Repos> {
@@ -101,15 +132,22 @@ pub async fn repos(node: &Arc<Node>, page: Page) -> Option<Repos> {
 /// `Some(None)` if it is not hosted here.
 pub async fn repo(node: &Arc<Node>, repo: &RepoId) -> Option<Option<Repo>> {
     let repo = repo.clone();
-    ask(node, move |sight| sight.repo(&repo)).await
+    match ask(node, move |sight| sight.repo(&repo)).await? {
+        Some(draft) => Some(Some(told(node, draft).await)),
+        None => Some(None),
+    }
 }
 
 pub async fn purgatory(node: &Arc<Node>, page: Page) -> Option<Purgatory> {
-    ask(node, move |sight| sight.purgatory(&page)).await
+    let draft = ask(node, move |sight| sight.purgatory(&page)).await?;
+    Some(told(node, draft).await)
 }
 
 /// `Some(None)` if it is not known here.
 pub async fn event(node: &Arc<Node>, id: &EventId) -> Option<Option<EventReport>> {
     let id = *id;
-    ask(node, move |sight| sight.event(&id)).await
+    match ask(node, move |sight| sight.event(&id)).await? {
+        Some(draft) => Some(Some(told(node, draft).await)),
+        None => Some(None),
+    }
 }

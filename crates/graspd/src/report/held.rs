@@ -1,20 +1,48 @@
 //! What waits, shaped to be shown.
 
 use super::shapes::{EventReport, Held, Origin, Purgatory, Tried};
-use super::sight::{Sight, place};
-use super::text::{WORDS_MAX, shown};
+use super::sight::{Identity, Sight, place};
 use super::{Page, words};
+use crate::hunt;
 use crate::ingest::{Hall, Mark, Rest, Waiting};
 use grasp_core::id::{hex_decode, hex_encode};
 use grasp_core::nip34::{Announcement, PullRequest};
 use grasp_core::policy::Needs;
-use grasp_core::{Coordinate, EventId, Kind, RepoId};
-use grasp_engine::hunt::HuntView;
+use grasp_core::{Coordinate, EventId, Kind, RepoId, Time};
+use grasp_engine::hunt::{FamilyId, HuntView};
 use grasp_store::{Result, Snapshot, SourceKind, Space, StoredEvent};
+use std::collections::BTreeMap;
 
 const MISSING_SHOWN_MAX: usize = 20;
 const TRIED_SHOWN_MAX: usize = 20;
 const REPOSITORIES_SHOWN_MAX: usize = 10;
+
+/// A part of the hunt: what is looked for now, and how the servers are that are asked.
+pub(super) type Hunts = hunt::Snapshot;
+
+/// Turns what was read into what is told.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shaper<'a> {
+    pub identity: &'a Identity,
+    pub hunts: &'a Hunts,
+    pub now: Time,
+}
+
+/// What waits, before anybody was asked where it is looked for.
+#[derive(Debug)]
+pub(super) struct Waits {
+    rows: Vec<Waiting>,
+    total: u64,
+    next: Option<Mark>,
+}
+
+/// An event, likewise.
+#[derive(Debug)]
+pub(super) struct Known {
+    standing: &'static str,
+    found: StoredEvent,
+    waits: Option<Waiting>,
+}
 
 impl Sight<'_> {
     pub(super) fn hall<'s>(&'s self, store: &'s dyn Snapshot) -> Hall<'s> {
@@ -22,32 +50,85 @@ impl Sight<'_> {
         Hall { store, rules, repos, now, wanted_for: self.identity.wanted_for }
     }
 
-    pub fn purgatory(&self, page: &Page) -> Result<Purgatory> {
-        let snapshot = self.store.read()?;
-        let from = page.after.as_deref().and_then(read_mark).unwrap_or(Mark::Held(Vec::new()));
-        let (found, next) = self.hall(&*snapshot).page(&from, page.limit)?;
-        Ok(Purgatory {
-            now: self.now,
-            total: snapshot.events_in(Space::Held)? + snapshot.events_in(Space::Wanted)?,
-            held: found.iter().map(|it| self.held(it)).collect(),
-            next: next.map(|mark| write_mark(&mark)),
-        })
+    pub(super) fn shaper<'s>(&'s self, hunts: &'s Hunts) -> Shaper<'s> {
+        Shaper { identity: self.identity, hunts, now: self.now }
     }
 
-    pub fn event(&self, id: &EventId) -> Result<Option<EventReport>> {
+    pub(super) fn purgatory(&self, page: &Page) -> Result<Waits> {
+        let snapshot = self.store.read()?;
+        let from = page.after.as_deref().and_then(read_mark).unwrap_or(Mark::Held(Vec::new()));
+        let (rows, next) = self.hall(&*snapshot).page(&from, page.limit)?;
+        let total = snapshot.events_in(Space::Held)? + snapshot.events_in(Space::Wanted)?;
+        Ok(Waits { rows, total, next })
+    }
+
+    pub(super) fn event(&self, id: &EventId) -> Result<Option<Known>> {
         let snapshot = self.store.read()?;
         for (space, standing) in SPACES {
-            let Some(found) = snapshot.get(space, id)? else { continue };
-            let waits = self.hall(&*snapshot).of(id)?;
-            let explain = waits.map(|it| self.held(&it).explain);
-            let (now, id, standing, origin) = (self.now, *id, standing.into(), origin(&found));
-            return Ok(Some(EventReport { now, id, standing, origin, explain }));
+            if let Some(found) = snapshot.get(space, id)? {
+                let waits = self.hall(&*snapshot).of(id)?;
+                return Ok(Some(Known { standing, found, waits }));
+            }
         }
         Ok(None)
     }
+}
 
-    pub(super) fn held(&self, it: &Waiting) -> Held {
-        let hunt = self.live.hunt(&it.families);
+/// Something about which the hunt has to be asked before it can be told.
+pub(super) trait Draft {
+    type Told;
+    fn waiting(&self) -> impl Iterator<Item = &Waiting>;
+    fn told(self, shaper: &Shaper<'_>) -> Self::Told;
+
+    fn families(&self) -> Vec<FamilyId> {
+        self.waiting().flat_map(|it| it.families.iter().cloned()).collect()
+    }
+}
+
+impl Draft for Waits {
+    type Told = Purgatory;
+
+    fn waiting(&self) -> impl Iterator<Item = &Waiting> {
+        self.rows.iter()
+    }
+
+    fn told(self, shaper: &Shaper<'_>) -> Purgatory {
+        Purgatory {
+            now: shaper.now,
+            total: self.total,
+            held: shaper.all_held(&self.rows),
+            next: self.next.map(|mark| write_mark(&mark)),
+        }
+    }
+}
+
+impl Draft for Known {
+    type Told = EventReport;
+
+    fn waiting(&self) -> impl Iterator<Item = &Waiting> {
+        self.waits.iter()
+    }
+
+    fn told(self, shaper: &Shaper<'_>) -> EventReport {
+        EventReport {
+            now: shaper.now,
+            id: self.found.event.id,
+            standing: self.standing.into(),
+            origin: shaper.origin(&self.found),
+            explain: shaper.all_held(self.waits.as_slice()).pop().map(|it| it.explain),
+        }
+    }
+}
+
+impl Shaper<'_> {
+    pub(super) fn all_held(&self, rows: &[Waiting]) -> Vec<Held> {
+        let hunts: BTreeMap<&FamilyId, &HuntView> =
+            self.hunts.families.iter().map(|it| (&it.family, it)).collect();
+        let hunt_for = |it: &Waiting| it.families.iter().find_map(|family| hunts.get(family));
+        rows.iter().map(|it| self.held(it, hunt_for(it).copied())).collect()
+    }
+
+    fn held(&self, it: &Waiting, hunt: Option<&HuntView>) -> Held {
         let missing = match &it.needs {
             Some(Needs::GitData { missing }) => missing.as_slice(),
             _ => &[],
@@ -65,7 +146,27 @@ impl Sight<'_> {
             missing_total: missing.len(),
             tried: hunt.map(tried).unwrap_or_default(),
             next_try: hunt.and_then(|it| it.next),
-            explain: words::waits(it, hunt, self.live.domains(), self.now),
+            explain: words::waits(it, hunt, &self.hunts.domains, self.now),
+        }
+    }
+
+    pub(super) fn origin(&self, found: &StoredEvent) -> Origin {
+        let (event, from) = (&found.event, &found.provenance);
+        let source = match from.source {
+            SourceKind::Direct => "direct",
+            SourceKind::Live => "live",
+            SourceKind::Backfill => "backfill",
+            SourceKind::Daily => "daily",
+        };
+        Origin {
+            id: event.id,
+            kind: event.kind.0,
+            author: event.pubkey.to_npub(),
+            created_at: event.created_at,
+            source: source.into(),
+            relay: from.relay.as_deref().map(|relay| self.identity.shown_relay(relay)),
+            received: from.received,
+            released: from.released,
         }
     }
 }
@@ -88,7 +189,7 @@ pub(super) const fn phase(rest: Rest) -> &'static str {
 
 fn tried(hunt: &HuntView) -> Vec<Tried> {
     let tried = |it: &grasp_engine::hunt::SourceView| Tried {
-        host: it.url.domain().to_string(),
+        host: words::host(&it.url),
         at: it.asked,
         said: words::told(it),
     };
@@ -114,26 +215,6 @@ fn repositories(found: &StoredEvent) -> Vec<String> {
         }
     };
     repos.iter().take(REPOSITORIES_SHOWN_MAX).map(place).collect()
-}
-
-pub(super) fn origin(found: &StoredEvent) -> Origin {
-    let (event, from) = (&found.event, &found.provenance);
-    let source = match from.source {
-        SourceKind::Direct => "direct",
-        SourceKind::Live => "live",
-        SourceKind::Backfill => "backfill",
-        SourceKind::Daily => "daily",
-    };
-    Origin {
-        id: event.id,
-        kind: event.kind.0,
-        author: event.pubkey.to_npub(),
-        created_at: event.created_at,
-        source: source.into(),
-        relay: from.relay.as_deref().map(|relay| shown(relay, WORDS_MAX)),
-        received: from.received,
-        released: from.released,
-    }
 }
 
 fn write_mark(mark: &Mark) -> String {

@@ -2,6 +2,7 @@
 //! fetches, everything of what is on the disk.
 
 use super::Page;
+use super::held::{Draft, Hunts};
 use super::shapes::{EventReport, Purgatory, Relays, Repo, Repos, Status};
 use super::sight::{Identity, Live, Sight};
 use crate::clock::Clock;
@@ -32,19 +33,6 @@ pub fn offline(config: &Config) -> anyhow::Result<Offline> {
     Ok(Offline { opened, rules, repos, identity, live })
 }
 
-impl Identity {
-    pub fn of(config: &Config) -> Self {
-        Self {
-            name: config.relay_name.clone(),
-            description: config.relay_description.clone(),
-            syncs: config.sync.enabled,
-            allow_non_global: config.sync.allow_non_global,
-            verdict_age_max: config.sync.verdict_age_max,
-            wanted_for: config.hunt.wanted.kept,
-        }
-    }
-}
-
 impl Offline {
     fn sight(&self) -> Sight<'_> {
         Sight {
@@ -61,8 +49,9 @@ impl Offline {
         self.sight().status()
     }
 
-    pub fn relays(&self, page: &Page) -> Result<Relays> {
-        self.sight().relays(page)
+    /// Nothing is linked, and what was known of links is not told.
+    pub fn relays(&self, _: &Page) -> Result<Relays> {
+        Ok(Relays { now: self.sight().now, relays: Vec::new(), next: None })
     }
 
     pub fn repos(&self, page: &Page) -> Result<Repos> {
@@ -70,14 +59,19 @@ impl Offline {
     }
 
     pub fn repo(&self, repo: &RepoId) -> Result<Option<Repo>> {
-        self.sight().repo(repo)
+        let sight = self.sight();
+        let draft = sight.repo(repo)?;
+        Ok(draft.map(|it| it.told(&sight.shaper(&Hunts::default()))))
     }
 
     pub fn purgatory(&self, page: &Page) -> Result<Purgatory> {
-        self.sight().purgatory(page)
+        let sight = self.sight();
+        Ok(sight.purgatory(page)?.told(&sight.shaper(&Hunts::default())))
     }
 
     pub fn event(&self, id: &EventId) -> Result<Option<EventReport>> {
-        self.sight().event(id)
+        let sight = self.sight();
+        let draft = sight.event(id)?;
+        Ok(draft.map(|it| it.told(&sight.shaper(&Hunts::default()))))
     }
 }

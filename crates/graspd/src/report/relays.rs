@@ -1,46 +1,51 @@
 //! The relays we follow, by address: how reliable each is, what it covers, and why nothing happens
 //! when nothing happens.
 
-use super::Page;
 use super::shapes::{Relay, Relays};
 use super::sight::Sight;
+use super::{Page, words};
 use crate::ledger;
-use crate::outbound::{Rule, vet};
+use crate::sync::Watch;
 use grasp_core::Time;
 use grasp_engine::{Health, RelayView};
 use grasp_store::{Result, Snapshot};
 
-/// Where the operator's own relay inside a network is not for others to know.
-const HIDDEN: &str = "the operator's bootstrap relay";
-
 impl Sight<'_> {
-    pub fn relays(&self, page: &Page) -> Result<Relays> {
+    /// Of these views, which begin behind the page's mark and are one more than it shows if there
+    /// are more.
+    pub(super) fn relays(
+        &self,
+        page: &Page,
+        views: &[RelayView],
+        watch: Option<&Watch>,
+    ) -> Result<Relays> {
         let snapshot = self.store.read()?;
-        let views = &self.live.relays;
-        let after = page.after.as_deref().unwrap_or_default();
-        let mut rest = views.iter().filter(|it| it.relay.as_str() > after);
-        let shown: Vec<&RelayView> = rest.by_ref().take(page.limit).collect();
-        let last = shown.last().map(|it| it.relay.as_str().to_owned());
-        let relays = shown.iter().map(|it| self.relay(&*snapshot, it));
-        let relays = relays.collect::<Result<_>>()?;
-        let next = rest.next().and(last);
+        let private = self.identity.private_relay.as_ref();
+        // The one nobody may know the address of has no place among the others: it comes first.
+        let is_public = |it: &&RelayView| Some(&it.relay) != private;
+        let shown: Vec<&RelayView> = views.iter().filter(is_public).take(page.limit).collect();
+        let more = views.iter().filter(is_public).count() > shown.len();
+        let next = shown.last().filter(|_| more).map(|it| it.relay.to_string());
+        let first = views.iter().find(|it| page.after.is_none() && Some(&it.relay) == private);
+        let relays = first.into_iter().chain(shown);
+        let relays = relays.map(|it| self.relay(&*snapshot, it, watch)).collect::<Result<_>>()?;
         Ok(Relays { now: self.now, relays, next })
     }
 
-    fn relay(&self, store: &dyn Snapshot, view: &RelayView) -> Result<Relay> {
+    fn relay(
+        &self,
+        store: &dyn Snapshot,
+        view: &RelayView,
+        watch: Option<&Watch>,
+    ) -> Result<Relay> {
         let (now, age_max) = (self.now, self.identity.verdict_age_max);
         let (ledger, coverage_permille) = ledger::of_relay(store, &view.relay, now, age_max)?;
         let (health, next_try) = health(&view.health);
         let account = &view.account;
-        let chronicle = self.live.watch.as_ref().and_then(|it| it.chronicle(&view.relay));
-        let chronicle = chronicle.unwrap_or_default();
-        let is_private = view.bootstrap
-            && !self.identity.allow_non_global
-            && vet(&view.relay, Rule::Strangers).is_err();
-        let (name, explain) = (view.relay.to_string(), view.to_string());
+        let chronicle = watch.and_then(|it| it.chronicle(&view.relay)).unwrap_or_default();
         Ok(Relay {
-            explain: if is_private { explain.replace(&name, HIDDEN) } else { explain },
-            relay: if is_private { HIDDEN.to_owned() } else { name },
+            explain: words::relay(view, self.identity, now),
+            relay: self.identity.shown_relay(view.relay.as_str()),
             connected: view.connected,
             health: health.into(),
             failures: view.health.failures(),

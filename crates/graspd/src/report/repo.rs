@@ -1,31 +1,56 @@
 //! One repository: its refs and the state they follow, who signed it, what waits, how its mirrors
 //! stand, and one sentence for each thing in the way.
 
-use super::held::origin;
-use super::shapes::{Ref, Repo, Verdict};
+use super::held::{Draft, Hunts, Shaper};
+use super::shapes::{Mirror, Ref, Repo, Verdict};
 use super::sight::Sight;
-use super::text::{DESCRIPTION_MAX, WORDS_MAX, shown};
+use super::text::{self, DESCRIPTION_MAX, WORDS_MAX, shown};
 use super::threads::threads;
-use crate::ingest::{About, Hosted, about};
-use crate::ledger::{self, Fingerprint};
+use crate::ingest::{About, Hosted, Waiting, about};
+use crate::ledger;
 use crate::repos::Shown;
+use crate::sync::served;
 use grasp_core::nip34::State;
 use grasp_core::service::percent_encoded;
-use grasp_core::{Filter, RefName, RepoId, Time};
-use grasp_store::{Budget, Cursor, Hit, Result, Snapshot, Space, Want};
+use grasp_core::{RefName, RepoId};
+use grasp_store::{Result, Snapshot};
 
 const REFS_SHOWN_MAX: usize = 1_000;
+/// Git's own bound for names is longer than anybody reads.
+const NAME_MAX: usize = 1_000;
 const WEB_SHOWN_MAX: usize = 10;
 const PEOPLE_SHOWN_MAX: usize = 100;
-/// Events counted; a repository with more shows a lower bound.
-const COUNTED: Budget = Budget { steps: 100_000, bytes: usize::MAX };
+
+/// All but what the hunt says of what waits.
+#[derive(Debug)]
+pub(super) struct Read {
+    repo: Repo,
+    waiting: Vec<Waiting>,
+}
+
+impl Draft for Read {
+    type Told = Repo;
+
+    fn waiting(&self) -> impl Iterator<Item = &Waiting> {
+        self.waiting.iter()
+    }
+
+    fn told(mut self, shaper: &Shaper<'_>) -> Repo {
+        self.repo.held = shaper.all_held(&self.waiting);
+        let sentences = self.repo.held.iter().map(|it| it.explain.clone());
+        self.repo.explain = sentences.chain(self.repo.explain).collect();
+        self.repo
+    }
+}
 
 impl Sight<'_> {
     /// `None` if it is not hosted here, nor about to be.
-    pub fn repo(&self, repo: &RepoId) -> Result<Option<Repo>> {
+    pub(super) fn repo(&self, repo: &RepoId) -> Result<Option<Read>> {
         let snapshot = self.store.read()?;
         let Some(it) = about(&*snapshot, self.rules, self.repos, repo)? else { return Ok(None) };
-        self.shaped(&*snapshot, repo, &it).map(Some)
+        let waiting = self.hall(&*snapshot).about(repo, &it.people)?;
+        let repo = self.shaped(&*snapshot, repo, &it)?;
+        Ok(Some(Read { repo, waiting }))
     }
 
     fn shaped(&self, store: &dyn Snapshot, repo: &RepoId, it: &About) -> Result<Repo> {
@@ -36,16 +61,16 @@ impl Sight<'_> {
         let hint = percent_encoded(&format!("{hint}{}", service.address()));
         let shown_refs = it.shown.as_ref().ok();
         let (refs, refs_total) = refs(shown_refs.map(AsRef::as_ref), it.state.as_ref());
-        let (events, fingerprint) = summed_up(store, repo, now)?;
-        let waiting = self.hall(store).about(repo, &it.people)?;
-        let held: Vec<_> = waiting.iter().map(|it| self.held(it)).collect();
+        let (events, fingerprint) = served(self.store, &repo.coordinate().to_string(), now)?;
+        let hunts = Hunts::default();
+        let shaper = self.shaper(&hunts);
         let age_max = self.identity.verdict_age_max;
         let mirrors = ledger::mirrors(store, service, &it.announcement, repo, now, age_max)?;
         let web = it.announced.event.tags_named("web").flat_map(|tag| tag.values());
-        let mut explain: Vec<String> = held.iter().map(|it| it.explain.clone()).collect();
-        explain.extend(self.own_obstacles(it));
-        let lacked = mirrors.iter().filter(|it| it.verdict == Verdict::WeLack);
-        explain.extend(lacked.map(|it| format!("{}: {}", it.place, it.because)));
+        let mut explain = self.own_obstacles(it);
+        let lacks = |it: &&Mirror| matches!(it.verdict, Verdict::WeLack | Verdict::TheyLack);
+        let lacking = mirrors.iter().filter(lacks);
+        explain.extend(lacking.map(|it| format!("{}: {}", it.place, it.because)));
         Ok(Repo {
             now,
             npub: npub.clone(),
@@ -60,16 +85,18 @@ impl Sight<'_> {
             maintainers: it.people.iter().take(PEOPLE_SHOWN_MAX).map(|it| it.to_npub()).collect(),
             clone: format!("{}/{npub}/{identifier}.git", server.clone),
             nostr: format!("nostr://{npub}/{hint}/{identifier}"),
-            announcement: origin(&it.announced),
-            state: it.state.as_ref().map(|(found, _)| origin(found)),
-            head: shown_refs.and_then(|it| it.refs.head.as_ref()).map(RefName::to_string),
+            announcement: shaper.origin(&it.announced),
+            state: it.state.as_ref().map(|(found, _)| shaper.origin(found)),
+            head: shown_refs
+                .and_then(|it| it.refs.head.as_ref())
+                .map(|name| shown(name.as_str(), NAME_MAX)),
             refs,
             refs_total,
             events,
-            fingerprint,
+            fingerprint: fingerprint.to_string(),
             objects_missing: it.missing,
             threads: threads(store, repo, &it.people, now.timestamp())?,
-            held,
+            held: Vec::new(),
             mirrors,
             explain,
         })
@@ -111,26 +138,12 @@ fn name(it: &About, repo: &RepoId) -> String {
     name.unwrap_or_else(|| shown(repo.identifier.as_str(), WORDS_MAX))
 }
 
-/// Events that name it and are served here: how many, and their ids summed up.
-fn summed_up(store: &dyn Snapshot, repo: &RepoId, now: Time) -> Result<(u64, String)> {
-    let mut filter = Filter::default();
-    filter.tags.insert(b'a', vec![repo.coordinate().to_string()]);
-    let mut cursor = Cursor::new([filter].into(), Want::Positions, u64::MAX, now.timestamp());
-    let (mut count, mut sum) = (0, Fingerprint::default());
-    let mut sink = |hit: Hit<'_>| {
-        count += 1;
-        sum.add(&hit.position.id());
-    };
-    store.advance(Space::Served, &mut cursor, &mut { COUNTED }, &mut sink)?;
-    Ok((count, sum.to_string()))
-}
-
 fn refs<T>(shown: Option<&Shown>, state: Option<&(T, State)>) -> (Vec<Ref>, usize) {
     let Some(shown) = shown else { return (Vec::new(), 0) };
     let signed = |name: &RefName| state.and_then(|(_, state)| state.refs.get(name));
     let all = shown.refs.governed.iter();
     let refs = all.take(REFS_SHOWN_MAX).map(|(name, entry)| Ref {
-        name: name.to_string(),
+        name: text::shown(name.as_str(), NAME_MAX),
         oid: entry.oid,
         signed: signed(name) == Some(&entry.oid),
     });

@@ -2,13 +2,14 @@
 //! runs. The same for a running server and for the data of one that does not run.
 
 use super::shapes::{Activity, Server};
-use crate::hunt;
+use super::text::{WORDS_MAX, shown};
+use crate::config::Config;
+use crate::outbound::{Rule, vet};
 use crate::repos::Repos;
-use crate::sync::Watch;
 use grasp_core::policy::Rules;
-use grasp_core::{RepoId, Time};
-use grasp_engine::hunt::{DomainView, FamilyId, HuntView};
-use grasp_engine::{RelayView, Totals};
+use grasp_core::{RelayUrl, RepoId, Time};
+use grasp_engine::Totals;
+use grasp_engine::hunt::HuntTotals;
 use grasp_store::EventStore;
 use std::time::Duration;
 
@@ -28,8 +29,8 @@ pub struct Identity {
     pub name: String,
     pub description: String,
     pub syncs: bool,
-    /// Addresses inside a network may be shown: its operator said that all of them may be followed.
-    pub allow_non_global: bool,
+    /// A relay inside the operator's network: nobody else is told where it is.
+    pub private_relay: Option<RelayUrl>,
     /// A verdict that is older says nothing any more.
     pub verdict_age_max: Duration,
     /// How long something is looked for after it gave up waiting.
@@ -41,21 +42,43 @@ pub struct Identity {
 pub struct Live {
     pub uptime: Option<Duration>,
     pub totals: Totals,
-    pub relays: Vec<RelayView>,
-    pub watch: Option<Watch>,
-    pub hunts: Option<hunt::Snapshot>,
+    pub hunts: HuntTotals,
     pub activity: Vec<Activity>,
     /// Why it cannot serve, or soon will not.
     pub problems: Vec<String>,
 }
 
-impl Live {
-    pub fn hunt(&self, families: &[FamilyId]) -> Option<&HuntView> {
-        self.hunts.as_ref()?.families.iter().find(|it| families.contains(&it.family))
+const PRIVATE_RELAY: &str = "the operator's own relay";
+
+impl Identity {
+    pub fn of(config: &Config) -> Self {
+        let sync = &config.sync;
+        let is_private =
+            |relay: &&RelayUrl| !sync.allow_non_global && vet(relay, Rule::Strangers).is_err();
+        Self {
+            name: config.relay_name.clone(),
+            description: config.relay_description.clone(),
+            syncs: sync.enabled,
+            private_relay: sync.bootstrap.as_ref().filter(is_private).cloned(),
+            verdict_age_max: sync.verdict_age_max,
+            wanted_for: config.hunt.wanted.kept,
+        }
     }
 
-    pub fn domains(&self) -> &[DomainView] {
-        self.hunts.as_ref().map_or(&[], |it| &it.domains)
+    /// The address of a relay, for everybody.
+    pub fn shown_relay(&self, relay: &str) -> String {
+        match &self.private_relay {
+            Some(private) if private.as_str() == relay => PRIVATE_RELAY.to_owned(),
+            _ => shown(relay, WORDS_MAX),
+        }
+    }
+
+    /// Only its host, as sentences have it.
+    pub fn relay_host(&self, relay: &RelayUrl) -> String {
+        match &self.private_relay {
+            Some(private) if private == relay => PRIVATE_RELAY.to_owned(),
+            _ => shown(&relay.host(), WORDS_MAX),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ impl Sight<'_> {
         let snapshot = self.store.read()?;
         let usage = self.store.usage()?;
         let machines = self.live.totals;
-        let hunts = self.live.hunts.as_ref().map(|it| it.totals).unwrap_or_default();
+        let hunts = self.live.hunts;
         let totals = Totals {
             repositories: snapshot.events_of_kind(Space::Served, Kind::ANNOUNCEMENT)?,
             events: snapshot.events_in(Space::Served)?,

@@ -3,7 +3,7 @@
 
 use super::shapes::Threads;
 use grasp_core::{Event, EventId, Filter, Kind, PubKey, RepoId, Timestamp};
-use grasp_store::{Budget, Cursor, Hit, Result, Snapshot, Space, Want};
+use grasp_store::{Budget, Cursor, Hit, Progress, Result, Snapshot, Space, Want};
 use std::collections::{BTreeMap, BTreeSet};
 
 const ROOTS_MAX: usize = 500;
@@ -20,10 +20,13 @@ pub(super) fn threads(
     now: Timestamp,
 ) -> Result<Threads> {
     let roots = roots(store, repo, now)?;
-    let more = roots.len() > ROOTS_MAX;
+    let (roots, mut more) = roots;
+    more |= roots.len() > ROOTS_MAX;
     let roots: BTreeSet<EventId> = roots.into_iter().take(ROOTS_MAX).collect();
     let mut closed: BTreeMap<EventId, bool> = BTreeMap::new();
-    for status in statuses(store, &roots, now)? {
+    let (statuses, cut) = statuses(store, &roots, now)?;
+    more |= cut;
+    for status in statuses {
         let named = status.tags_named("e").filter_map(|tag| tag.value()?.parse().ok());
         let Some(root) = { named }.find(|id: &EventId| roots.contains(id)) else { continue };
         let author = store.header(Space::Served, &root)?.map(|it| it.author);
@@ -39,7 +42,7 @@ pub(super) fn threads(
 }
 
 /// Issues and pull requests, and of each series of patches the first.
-fn roots(store: &dyn Snapshot, repo: &RepoId, now: Timestamp) -> Result<Vec<EventId>> {
+fn roots(store: &dyn Snapshot, repo: &RepoId, now: Timestamp) -> Result<(Vec<EventId>, bool)> {
     let of = |kinds: &[Kind]| {
         let mut filter = Filter { kinds: Some(kinds.to_vec()), ..Filter::default() };
         filter.tags.insert(b'a', vec![repo.coordinate().to_string()]);
@@ -52,13 +55,18 @@ fn roots(store: &dyn Snapshot, repo: &RepoId, now: Timestamp) -> Result<Vec<Even
     let mut cursor = Cursor::new(filters.into(), Want::Positions, u64::MAX, now);
     let mut found = Vec::new();
     let mut sink = |hit: Hit<'_>| found.push(hit.position.id());
-    store.advance(Space::Served, &mut cursor, &mut { STEPS }, &mut sink)?;
-    Ok(found)
+    let progress = store.advance(Space::Served, &mut cursor, &mut { STEPS }, &mut sink)?;
+    Ok((found, progress == Progress::Paused))
 }
 
-fn statuses(store: &dyn Snapshot, roots: &BTreeSet<EventId>, now: Timestamp) -> Result<Vec<Event>> {
+/// The newest first, and whether there may be more.
+fn statuses(
+    store: &dyn Snapshot,
+    roots: &BTreeSet<EventId>,
+    now: Timestamp,
+) -> Result<(Vec<Event>, bool)> {
     if roots.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), false));
     }
     let mut filter = Filter { kinds: Some(STATUSES.to_vec()), ..Filter::default() };
     filter.tags.insert(b'e', roots.iter().map(EventId::to_string).collect());
@@ -66,6 +74,7 @@ fn statuses(store: &dyn Snapshot, roots: &BTreeSet<EventId>, now: Timestamp) -> 
     let mut cursor = Cursor::new([filter].into(), Want::Bodies, u64::MAX, now);
     let mut found = Vec::new();
     let mut sink = |hit: Hit<'_>| found.extend(Event::from_json(hit.json).ok());
-    store.advance(Space::Served, &mut cursor, &mut { STEPS }, &mut sink)?;
-    Ok(found)
+    let progress = store.advance(Space::Served, &mut cursor, &mut { STEPS }, &mut sink)?;
+    let cut = progress == Progress::Paused || found.len() as u64 == STATUSES_MAX;
+    Ok((found, cut))
 }

@@ -1,11 +1,45 @@
 //! One sentence for each thing in the way, in the same words wherever it is told. Hosts, never whole
 //! addresses of strangers; what they said, cleaned and short.
 
+use super::sight::Identity;
 use super::text::{WORDS_MAX, shown};
 use super::when::clock;
 use crate::ingest::{Rest, Waiting};
 use grasp_core::{CloneUrl, Domain, Time};
 use grasp_engine::hunt::{DomainView, HuntView, SourceView};
+use grasp_engine::{RelayView, Wait};
+
+/// What is going on with one relay.
+pub(super) fn relay(view: &RelayView, identity: &Identity, now: Time) -> String {
+    let link = if view.connected { "connected" } else { "not connected" };
+    let mut sentence = format!(
+        "{}: {link}, {} repositories, {} threads; {} of {} groups of questions answered",
+        identity.relay_host(&view.relay),
+        view.repositories,
+        view.roots,
+        view.confirmed,
+        view.confirmed + view.pending + view.missing,
+    );
+    if view.in_rotation > 0 {
+        sentence += &format!(", {} asked in turn", view.in_rotation);
+    }
+    sentence += &match &view.waits {
+        None => String::new(),
+        Some(Wait::Ourselves) => "; this very server under another name".to_owned(),
+        Some(Wait::Place) => "; waits for a free place".to_owned(),
+        Some(Wait::Retry { until }) => format!("; tried again at {}", clock(*until, now)),
+        Some(Wait::Cooldown { until }) => {
+            format!("; asked us to slow down, left alone until {}", clock(*until, now))
+        }
+        Some(Wait::Pause { until }) => {
+            format!("; does not want our questions, left alone until {}", clock(*until, now))
+        }
+        Some(Wait::Unanswered { until }) => {
+            format!("; left questions unanswered, asked again at {}", clock(*until, now))
+        }
+    };
+    sentence
+}
 
 /// Sources that are named in a sentence; of the rest only the number.
 const TRIED_MAX: usize = 5;
@@ -49,12 +83,20 @@ fn tried(hunt: &HuntView, domains: &[DomainView], now: Time) -> String {
 }
 
 fn said(source: &SourceView, domains: &[DomainView], now: Time) -> String {
-    let domain = source.url.domain();
+    let (host, domain) = (host(&source.url), source.url.domain());
     let paused = domains.iter().find(|it| it.domain == domain).and_then(|it| it.paused_until);
     match paused.filter(|until| *until > now) {
-        Some(until) => format!("{domain}: rate limited until {}", clock(until, now)),
-        None => format!("{domain}: {}", told(source)),
+        Some(until) => format!("{host}: rate limited until {}", clock(until, now)),
+        None => format!("{host}: {}", told(source)),
     }
+}
+
+/// With its port, if that is not the usual one.
+pub(super) fn host(url: &CloneUrl) -> String {
+    let Some(url) = url.to_url() else { return String::new() };
+    let host = url.host_str().unwrap_or_default();
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    shown(&format!("{host}{port}"), WORDS_MAX)
 }
 
 /// What a source last said, fit to be shown.
@@ -62,13 +104,18 @@ pub(super) fn told(source: &SourceView) -> String {
     match (&source.said[..], source.asked) {
         ("", None) => "not asked yet".to_owned(),
         ("", Some(_)) => "being asked".to_owned(),
-        (said, _) => shown(said, WORDS_MAX),
+        (said, _) => {
+            // Most of what is said of a server begins with its name.
+            let host = source.url.to_url().and_then(|url| Some(url.host_str()?.to_owned()));
+            let bare = host.and_then(|host| said.strip_prefix(&host)?.strip_prefix(": "));
+            shown(bare.unwrap_or(said), WORDS_MAX)
+        }
     }
 }
 
 fn next(hunt: &HuntView, now: Time) -> String {
     let hosts = |urls: &[CloneUrl]| {
-        let mut hosts: Vec<String> = urls.iter().map(|it| it.domain().to_string()).collect();
+        let mut hosts: Vec<String> = urls.iter().map(host).collect();
         hosts.dedup();
         hosts.join(" and ")
     };
@@ -81,7 +128,8 @@ fn next(hunt: &HuntView, now: Time) -> String {
         None if hunt.waits_for.is_empty() => return String::new(),
         None => "; next try".to_owned(),
     };
-    let places: Vec<String> = hunt.waits_for.iter().map(Domain::to_string).collect();
+    let bare = |it: &Domain| it.as_str().trim_end_matches(":443").to_owned();
+    let places: Vec<String> = hunt.waits_for.iter().map(bare).collect();
     if let Some(first) = places.first() {
         sentence += &format!(" at {first}");
         if places.len() > 1 {
@@ -89,7 +137,7 @@ fn next(hunt: &HuntView, now: Time) -> String {
         }
         sentence += ", in its turn";
     } else if let Some(fresh) = hunt.sources.iter().find(|it| it.asked.is_none()) {
-        sentence += &format!(" at {}", fresh.url.domain());
+        sentence += &format!(" at {}", host(&fresh.url));
     }
     sentence
 }
@@ -128,7 +176,7 @@ mod tests {
     #[test]
     fn it_says_who_was_asked_what_they_said_and_who_is_next() {
         let mut hunt = hunt(vec![
-            source("a.example", "404", Some(1)),
+            source("a.example", "a.example: it has no such repository (status 404)", Some(1)),
             source("b.example", "429", Some(2)),
             source("c.example", "", None),
         ]);
@@ -147,8 +195,8 @@ mod tests {
         };
         assert_eq!(
             told_of(&hunt, &[paused]),
-            "; tried a.example: 404, b.example: rate limited until 14:05 UTC; next try 14:02 UTC at \
-             c.example"
+            "; tried a.example: it has no such repository (status 404), b.example: rate limited \
+             until 14:05 UTC; next try 14:02 UTC at c.example"
         );
         hunt.running = vec![hunt.sources[2].url.clone()];
         let told = told_of(&hunt, &[]);

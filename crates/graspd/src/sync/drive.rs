@@ -20,10 +20,18 @@ pub(super) struct Word {
     pub(super) input: Input,
 }
 
+/// What somebody outside wants to see.
+#[derive(Debug)]
+struct Question {
+    after: String,
+    count_max: usize,
+    answer: oneshot::Sender<(Totals, Vec<RelayView>)>,
+}
+
 /// A look at the engine from outside.
 #[derive(Debug, Clone)]
 pub struct Watch {
-    questions: mpsc::Sender<oneshot::Sender<(Totals, Vec<RelayView>)>>,
+    questions: mpsc::Sender<Question>,
     orders: mpsc::Sender<Input>,
     history: Arc<History>,
     /// Not to keep it from ending.
@@ -31,11 +39,25 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// What is known of every relay; `None` while the server stops.
-    pub async fn relays(&self) -> Option<(Totals, Vec<RelayView>)> {
+    /// `None` while the server stops.
+    pub async fn totals(&self) -> Option<Totals> {
+        Some(self.relays_after("", 0).await?.0)
+    }
+
+    /// What is known of relays, in order of their addresses, of so many behind this one.
+    pub async fn relays_after(
+        &self,
+        after: &str,
+        count_max: usize,
+    ) -> Option<(Totals, Vec<RelayView>)> {
         let (answer, answered) = oneshot::channel();
-        self.questions.send(answer).await.ok()?;
+        self.questions.send(Question { after: after.to_owned(), count_max, answer }).await.ok()?;
         answered.await.ok()
+    }
+
+    /// What is known of every relay.
+    pub async fn relays(&self) -> Option<(Totals, Vec<RelayView>)> {
+        self.relays_after("", usize::MAX).await
     }
 
     /// What came from a relay, and how its last day was.
@@ -89,7 +111,7 @@ struct Driver {
     engine: Engine,
     feed: mpsc::Receiver<Input>,
     words: mpsc::Receiver<Word>,
-    asked: mpsc::Receiver<oneshot::Sender<(Totals, Vec<RelayView>)>>,
+    asked: mpsc::Receiver<Question>,
     ordered: mpsc::Receiver<Input>,
     hands: Hands,
     ground: Arc<Ground>,
@@ -112,9 +134,10 @@ impl Driver {
                 count = self.feed.recv_many(&mut told, HELPING) => {
                     if count == 0 { break }
                 }
-                Some(answer) = self.asked.recv() => {
-                    let now = self.now();
-                    let _ = answer.send((self.engine.totals(), self.engine.relay_views(now)));
+                Some(Question { after, count_max, answer }) = self.asked.recv() => {
+                    let views = self.engine.relay_views_after(&after, count_max, self.now());
+                    // Whoever asked may have left.
+                    let _ = answer.send((self.engine.totals(), views));
                 }
                 Some(order) = self.ordered.recv() => self.handle(order),
                 () = tokio::time::sleep(wake) => {}

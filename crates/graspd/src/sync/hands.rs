@@ -138,7 +138,7 @@ impl Hands {
             Action::Doubt { relay, repos, doubt } => self.doubts.push((relay, repos, doubt)),
             Action::Tell(told) => {
                 news::log(&told, now);
-                news::show(&self.ground.node.activity, &told, now);
+                news::show(&self.ground.node, &told, now);
             }
         }
     }

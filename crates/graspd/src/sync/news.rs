@@ -1,14 +1,13 @@
 //! What operators hear about other relays (S-42).
 
-use crate::activity::Activities;
+use crate::node::Node;
 use crate::report::Activity;
-use crate::report::text::{WORDS_MAX, shown};
 use crate::report::when::clock;
 use grasp_core::Time;
 use grasp_engine::News;
 
 /// What people who watch hear of it.
-pub(super) fn show(activity: &Activities, news: &News, now: Time) {
+pub(super) fn show(node: &Node, news: &News, now: Time) {
     let (relay, words) = match news {
         News::Connected { relay } => (relay, "is connected".to_owned()),
         News::Recovered { relay } => (relay, "is well again".to_owned()),
@@ -24,8 +23,8 @@ pub(super) fn show(activity: &Activities, news: &News, now: Time) {
         }
         _ => return,
     };
-    let text = format!("{} {words}", shown(&relay.host(), WORDS_MAX));
-    activity.note(Activity { at: now, kind: "relay".into(), text, repository: None });
+    let text = format!("{} {words}", node.reports.identity.relay_host(relay));
+    node.activity.note(Activity { at: now, kind: "relay".into(), text, repository: None });
 }
 
 pub(super) fn log(news: &News, now: Time) {

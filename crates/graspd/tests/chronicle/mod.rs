@@ -119,12 +119,14 @@ impl Story {
     }
 
     async fn is_told_live(&mut self) {
-        until("live", || self.is_linked()).await;
+        until("live", || self.is_linked(1)).await;
         let live = acme().issue(&alice(), now(), "as it happens");
         self.relay.publishes(&live);
         self.serves(&live).await;
         let direct = acme().issue(&alice(), now(), "by hand");
         assert!(self.client.publishes(&direct).await.ok);
+        // Whatever these give reason to ask is asked and answered.
+        until("all is told", || self.is_linked(3)).await;
     }
 
     /// A relay that is silent for a while, although it is connected.
@@ -166,13 +168,15 @@ impl Story {
         until(&format!("kind {} is served", event.kind), || holds(&self.here, &id)).await;
     }
 
-    async fn is_linked(&self) -> bool {
+    /// Nothing is left to ask about so many roots.
+    async fn is_linked(&self, roots: u64) -> bool {
         let page = http("GET", &format!("{}/api/v1/relays", self.here.address), &[]).await;
         let status: Value = serde_json::from_str(&page.body).expect("JSON");
         let relays = status["relays"].as_array().expect("a list");
         relays.iter().any(|relay| {
             relay["relay"] == self.relay.url()
                 && relay["connected"] == true
+                && relay["roots"] == roots
                 && relay["missing"] == 0
                 && relay["pending"] == 0
         })

@@ -61,7 +61,8 @@ async fn pass(mut visitor: TcpStream, port: u16, faults: Faults) -> Option<()> {
             _ => ("413 Content Too Large", "too large".to_owned()),
         };
         let len = body.len();
-        let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n");
+        let answer =
+            format!("HTTP/1.1 {status}\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n");
         return visitor.write_all((answer + &body).as_bytes()).await.ok();
     }
     let mut server = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
@@ -80,7 +81,8 @@ async fn pass(mut visitor: TcpStream, port: u16, faults: Faults) -> Option<()> {
 fn rewritten(head: &str, faults: Faults) -> String {
     let is_dropped = |line: &&str| {
         let line = line.to_lowercase();
-        (faults.without_upgrade && (line.starts_with("upgrade:") || line.starts_with("connection:")))
+        (faults.without_upgrade
+            && (line.starts_with("upgrade:") || line.starts_with("connection:")))
             || (faults.without_git_protocol && line.starts_with("git-protocol:"))
     };
     let kept = head.lines().filter(|line| !is_dropped(line)).collect::<Vec<_>>();

@@ -5,8 +5,8 @@
 use grasp_testkit::Tab;
 use serde_json::Value;
 
-const READABLE: &str = include_str!("readable.js");
-const ORDERLY: &str = include_str!("orderly.js");
+pub(crate) const READABLE: &str = include_str!("readable.js");
+pub(crate) const ORDERLY: &str = include_str!("orderly.js");
 pub(crate) const INERT: &str = include_str!("inert.js");
 
 /// Words stand out from what is behind them (WCAG AA).

@@ -21,12 +21,20 @@ pub(crate) struct Site {
     pub(crate) acme: Repository,
     client: Client,
     tree: WorkTree,
+    /// A name of the server's that outlives its port, and its base path.
+    lasting: String,
     at: u64,
 }
 
 impl Site {
     pub(crate) async fn opens() -> Self {
+        Self::opens_below("").await
+    }
+
+    /// With this base path.
+    pub(crate) async fn opens_below(base: &str) -> Self {
         let settings = [
+            ("NGIT_BASE_PATH", base),
             ("NGIT_SYNC_ALLOW_NON_GLOBAL_TARGETS", "true"),
             ("NGIT_DOMAIN_ALIASES", DOMAIN),
             ("NGIT_RELAY_NAME", "Acme's git"),
@@ -37,14 +45,16 @@ impl Site {
         let client = Client::connect(&server.url()).await;
         let tree = WorkTree::init(&Git::any()).await;
         tree.git(&["symbolic-ref", "HEAD", MAIN]).await;
-        let mut site = Self { server, relay, acme: acme(), client, tree, at: THEN };
+        let lasting = format!("{DOMAIN}{base}");
+        let mut site = Self { server, relay, acme: acme(), client, tree, lasting, at: THEN };
         site.is_furnished().await;
         site
     }
 
     async fn is_furnished(&mut self) {
-        let clones = [self.acme.clone_url(DOMAIN)];
-        let relays = [&format!("ws://{DOMAIN}"), self.relay.url(), NOBODY].map(str::to_owned);
+        let clones = [self.acme.clone_url(&self.lasting)];
+        let own = format!("ws://{}", self.lasting);
+        let relays = [&own, self.relay.url(), NOBODY].map(str::to_owned);
         let announced = announcement(&self.acme, &clones, &relays);
         self.publishes(&announced).await;
         self.pushes("README.md", README).await;
@@ -55,7 +65,7 @@ impl Site {
     /// Announced and signed for, and nobody has pushed it.
     pub(crate) async fn holds(&mut self, identifier: &str) {
         let waits = Repository::new(Author::number(2), identifier);
-        self.publishes(&waits.announcement_listing(DOMAIN, THEN)).await;
+        self.publishes(&waits.announcement_listing(&self.lasting, THEN)).await;
         let missing = "12".repeat(20);
         let state = waits.state(&waits.owner, THEN, &[(MAIN, &missing)], Some("main"));
         self.publishes(&state).await;
@@ -93,7 +103,7 @@ impl Site {
         until("it is served", || holds(&self.server, &id)).await;
     }
 
-    /// `http://127.0.0.1:port`
+    /// `http://127.0.0.1:port`, and the base path.
     pub(crate) fn origin(&self) -> String {
         format!("http://{}", self.server.address)
     }

@@ -63,6 +63,9 @@ impl Readmes {
     /// `None` as well if it cannot be read, or not soon enough; it is then ready for the next.
     pub async fn of(&self, repos: &Arc<Repos>, repo: &RepoId) -> Option<Arc<Readme>> {
         let (repos, repo, kept) = (Arc::clone(repos), repo.clone(), Arc::clone(&self.kept));
+        if let Some(known) = self.remembered(&repos, &repo).await {
+            return known;
+        }
         let work = async {
             let permit = Arc::clone(&self.workers).acquire_owned().await.ok()?;
             let look = move || {
@@ -75,6 +78,18 @@ impl Readmes {
     }
 }
 
+impl Readmes {
+    /// Whoever renders for others keeps nobody waiting whose page was made before.
+    async fn remembered(&self, repos: &Arc<Repos>, repo: &RepoId) -> Option<Option<Arc<Readme>>> {
+        let (repos, repo, kept) = (Arc::clone(repos), repo.clone(), Arc::clone(&self.kept));
+        let look = move || {
+            let shown = repos.shown(&repo).ok().filter(|shown| shown.exists)?;
+            kept.lock().recall(&find::head(&shown.refs)?)
+        };
+        tokio::task::spawn_blocking(look).await.ok()?
+    }
+}
+
 fn look(repos: &Repos, repo: &RepoId, kept: &Mutex<Kept>) -> Option<Arc<Readme>> {
     let shown = repos.shown(repo).ok().filter(|shown| shown.exists)?;
     let head = find::head(&shown.refs)?;
@@ -83,7 +98,8 @@ fn look(repos: &Repos, repo: &RepoId, kept: &Mutex<Kept>) -> Option<Arc<Readme>>
     }
     // Objects of our own: the repository's may be needed by the writer meanwhile.
     let objects = grasp_git::Objects::open(&repos.directory(repo)).ok()?;
-    let readme = find::readme(&objects, &head).ok()?.map(Arc::new);
+    // What could not be read once is not tried again for this commit.
+    let readme = find::readme(&objects, &head).ok().flatten().map(Arc::new);
     kept.lock().keep(head, readme.clone());
     readme
 }
