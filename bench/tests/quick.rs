@@ -85,9 +85,9 @@ fn and_those_of_what_the_server_tells_about_itself() {
             "publish while",
             "reports meanwhile",
             "upkeep with 24 h",
-            "refs looked at",
+            "refs compared",
             "events compared",
-            "equal",
+            "found equal",
             "after its rounds",
         ],
     );

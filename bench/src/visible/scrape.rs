@@ -9,12 +9,12 @@ use tokio::time::sleep;
 const CHECKS: &str = "ngit_sync_ledger_checks_total";
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Looks at other places that came to an end.
+/// Looks at one repository at another place, by what they compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Checks {
     pub(super) refs: f64,
     pub(super) events: f64,
-    /// Of both: nothing could be said afterwards.
+    /// Of either: nothing could be said afterwards.
     pub(super) in_vain: f64,
 }
 
@@ -29,13 +29,12 @@ impl Checks {
         for line in page.lines().filter_map(|line| line.strip_prefix(CHECKS)) {
             let (labels, count) = line.rsplit_once(' ').context("a metric has a value")?;
             let count: f64 = count.parse()?;
-            if labels.contains("side=\"refs\"") {
+            if labels.contains("result=\"unverifiable\"") {
+                checks.in_vain += count;
+            } else if labels.contains("side=\"refs\"") {
                 checks.refs += count;
             } else {
                 checks.events += count;
-            }
-            if labels.contains("result=\"unverifiable\"") {
-                checks.in_vain += count;
             }
         }
         Ok(checks)
@@ -85,8 +84,8 @@ mod tests {
                     ngit_sync_ledger_checks_total{result=\"they_lack\",side=\"events\"} 7\n\
                     ngit_uptime_seconds 5\n";
         let checks = Checks::parse(page).unwrap();
-        assert_eq!(checks, Checks { refs: 42.0, events: 7.0, in_vain: 2.0 });
-        let later = Checks { refs: 50.0, ..checks };
+        assert_eq!(checks, Checks { refs: 40.0, events: 7.0, in_vain: 2.0 });
+        let later = Checks { refs: 48.0, ..checks };
         assert_eq!(later - checks, Checks { refs: 8.0, ..Checks::default() });
     }
 }

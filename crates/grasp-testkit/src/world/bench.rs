@@ -5,7 +5,8 @@ use super::names::{event_id, relay, repo};
 use super::watch::Watch;
 use grasp_core::{EventId, Filter, RelayUrl, RepoId, Time, Timestamp};
 use grasp_engine::{
-    Action, Doubt, End, Engine, Errand, Input, Level, Loss, News, Page, Peer, Record, Settings, Sub, Tally,
+    Action, Doubt, End, Engine, Errand, Input, Level, Loss, News, Page, Peer, Record, Settings,
+    Sub, Tally,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -6,9 +6,12 @@ use super::sight::Sight;
 use crate::ledger;
 use grasp_core::Kind;
 use grasp_store::{Result, Space, Usage};
+use std::time::Duration;
 
 /// From here on a full store is worth a word.
 const NEARLY_FULL_PERCENT: u64 = 80;
+/// Links take their time after a start.
+const SETTLED_AFTER: Duration = Duration::from_secs(60);
 
 impl Sight<'_> {
     pub fn status(&self) -> Result<Status> {
@@ -46,10 +49,11 @@ impl Sight<'_> {
                  before it refuses events"
             ));
         }
-        if self.live.uptime.is_some() && totals.relays > 0 && totals.relays_connected == 0 {
+        let settled = self.live.uptime.is_some_and(|uptime| uptime > SETTLED_AFTER);
+        if settled && totals.relays > 0 && totals.relays_connected == 0 {
             found.push(format!(
                 "none of {} relays is connected; see the relays for the reason of each, and \
-                 `graspd doctor` for this machine",
+                 run graspd doctor for this machine",
                 totals.relays
             ));
         }

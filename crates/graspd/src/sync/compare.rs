@@ -3,8 +3,8 @@
 
 use super::standing;
 use crate::ingest::{inventory, unknown};
-use crate::node::Node;
 use crate::ledger::Counts;
+use crate::node::Node;
 use grasp_core::{EventId, Filter, RepoId, Time, Timestamp};
 use grasp_engine::Sub;
 use grasp_relay::neg::{IdSet, Initiator, Step};

@@ -34,11 +34,7 @@ pub(super) async fn recall(readers: &Readers) -> anyhow::Result<Vec<Recalled>> {
     Ok(rows.map(|row| (row.relay, row.record, row.chronicle)).collect())
 }
 
-pub(super) async fn write(
-    ingest: &Ingest,
-    records: &[Recalled],
-    forgotten: &BTreeSet<RelayUrl>,
-) {
+pub(super) async fn write(ingest: &Ingest, records: &[Recalled], forgotten: &BTreeSet<RelayUrl>) {
     let kept = records.iter().filter_map(|(relay, record, chronicle)| {
         let (record, chronicle) = (record.clone(), chronicle.clone());
         let row = Row { relay: relay.clone(), record, chronicle };

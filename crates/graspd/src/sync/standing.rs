@@ -61,11 +61,7 @@ fn repos_of(store: &dyn EventStore, id: &EventId) -> Result<Vec<RepoId>> {
 }
 
 /// Events about a repository that are served here, and their ids summed up.
-pub fn served(
-    store: &dyn EventStore,
-    coordinate: &str,
-    now: Time,
-) -> Result<(u64, Fingerprint)> {
+pub fn served(store: &dyn EventStore, coordinate: &str, now: Time) -> Result<(u64, Fingerprint)> {
     let mut filter = Filter::default();
     filter.tags.insert(b'a', vec![coordinate.to_owned()]);
     let mut cursor = Cursor::new([filter].into(), Want::Positions, u64::MAX, now.timestamp());
@@ -117,7 +113,9 @@ pub(super) async fn doubt(
     let seen = Seen::Nothing(why);
     repos.iter().for_each(|_| metrics.checked("events", seen.verdict()));
     let set = move |txn: &mut dyn Transaction| -> std::result::Result<(), StoreError> {
-        repos.iter().try_for_each(|repo| ledger::set(txn, &peer, repo, Look::new(seen.clone(), now)))
+        repos
+            .iter()
+            .try_for_each(|repo| ledger::set(txn, &peer, repo, Look::new(seen.clone(), now)))
     };
     ingest.jot(Box::new(set)).await;
 }

@@ -135,7 +135,7 @@ type Announcements = BTreeMap<RepoId, Announcement>;
 /// The address as it is asked by HTTP, and what announcements call it.
 fn server(text: &str) -> Result<(Url, Service)> {
     let how = "name the other server as https://git.example";
-    let text = text.trim().trim_end_matches('/');
+    let text = text.trim();
     let whole = match text.split_once("://") {
         None => format!("https://{text}"),
         Some(("wss", rest)) => format!("https://{rest}"),
@@ -165,7 +165,7 @@ mod tests {
         for (text, url) in [
             ("https://git.example", "https://git.example/"),
             ("git.example/", "https://git.example/"),
-            ("wss://git.example/base/", "https://git.example/base"),
+            ("wss://git.example/base/", "https://git.example/base/"),
             ("ws://127.0.0.1:7334", "http://127.0.0.1:7334/"),
         ] {
             let (found, service) = server(text).unwrap();
