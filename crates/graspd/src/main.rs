@@ -2,7 +2,7 @@
 
 use graspd::cli::{self, Invocation};
 use graspd::config::{self, Config, RawConfig};
-use graspd::ops::{demo, diff, doctor, look};
+use graspd::ops::{self, demo, diff, doctor, look};
 use graspd::{events, serve};
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     match run(&invocation, &raw) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("graspd: {error:#}");
+            ops::complain(&error);
             ExitCode::FAILURE
         }
     }

@@ -1,7 +1,7 @@
 //! The ledger on disk: one row for each repository and address, found from either side and in order of
 //! time, and counted by verdict. All of it changes in one transaction; beyond the bound the oldest go.
 
-use super::row::{Look, Peer, Row};
+use super::row::{Look, Peer, Row, Seen};
 use crate::report::Verdict;
 use grasp_core::terms::Term;
 use grasp_core::{PubKey, RepoId, Time};
@@ -15,6 +15,7 @@ const BY_PEER: u8 = b'A';
 const BY_REPO: u8 = b'B';
 const BY_TIME: u8 = b'C';
 const TALLY: &[u8] = b"D";
+const SUMS: u8 = b'E';
 /// Of rows as they were written before there were refs in them.
 const OLD: [&[u8]; 4] = [b"r", b"p", b"t", b"n"];
 
@@ -32,6 +33,18 @@ pub struct Tally {
     pub we_lack: u64,
     pub they_lack: u64,
     pub unverifiable: u64,
+}
+
+/// All rows of one address, summed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Sums {
+    #[serde(flatten)]
+    pub tally: Tally,
+    /// Events, over all its repositories: had by both, and by us alone.
+    pub events_both: u64,
+    pub events_lacking: u64,
+    /// When something of it was last looked at.
+    pub at: Time,
 }
 
 impl Tally {
@@ -120,6 +133,12 @@ pub fn tally(store: &dyn Snapshot) -> Result<Tally> {
     note.map_or(Ok(Tally::default()), |note| serde_json::from_slice(&note).map_err(|_| UNREADABLE))
 }
 
+/// What is known of one address as a whole.
+pub fn sums(store: &dyn Snapshot, peer: &Peer) -> Result<Sums> {
+    let note = store.note(Shelf::Peers, &sums_key(peer))?;
+    note.map_or(Ok(Sums::default()), |note| serde_json::from_slice(&note).map_err(|_| UNREADABLE))
+}
+
 /// The same as of now: what is older than `than` counts as unverifiable. With the oldest time.
 pub fn tally_at(store: &dyn Snapshot, than: Time) -> Result<(Tally, Option<Time>)> {
     let (mut tally, mut oldest) = (tally(store)?, None);
@@ -160,12 +179,12 @@ fn put(txn: &mut dyn Transaction, new: Row, rows_max: u64) -> Result<()> {
         remove(txn, &oldest)?;
     }
     let (verdict, at) = (look.seen.verdict(), look.at);
+    count(txn, &peer, &look, true)?;
     let note = serde_json::to_vec(&Note { peer, look });
     let note = note.map_err(|_| StoreError::Damaged("unwritable verdict"))?;
     txn.put_note(Shelf::Peers, &key.by_peer(), &note)?;
     txn.put_note(Shelf::Peers, &key.by_repo(), &[])?;
-    txn.put_note(Shelf::Peers, &key.by_time(at), &[byte_of(verdict)])?;
-    count(txn, verdict, true)
+    txn.put_note(Shelf::Peers, &key.by_time(at), &[byte_of(verdict)])
 }
 
 fn oldest(store: &dyn Snapshot) -> Result<Option<Row>> {
@@ -180,15 +199,35 @@ fn remove(txn: &mut dyn Transaction, row: &Row) -> Result<()> {
     for key in [key.by_peer(), key.by_repo(), key.by_time(row.look.at)] {
         txn.remove_note(Shelf::Peers, &key)?;
     }
-    count(txn, row.look.seen.verdict(), false)
+    count(txn, &row.peer, &row.look, false)
 }
 
-fn count(txn: &mut dyn Transaction, verdict: Verdict, came: bool) -> Result<()> {
-    let mut tally = tally(txn)?;
-    let counted = tally.of(verdict);
-    *counted = if came { *counted + 1 } else { counted.saturating_sub(1) };
-    let note = serde_json::to_vec(&tally).map_err(|_| StoreError::Damaged("unwritable tally"))?;
-    txn.put_note(Shelf::Peers, TALLY, &note)
+/// Keeps the sums in line with the rows.
+fn count(txn: &mut dyn Transaction, peer: &Peer, look: &Look, came: bool) -> Result<()> {
+    let step = |sum: &mut u64, by: u64| {
+        *sum = if came { sum.saturating_add(by) } else { sum.saturating_sub(by) };
+    };
+    let (mut tally, mut sums) = (tally(txn)?, sums(txn, peer)?);
+    step(tally.of(look.seen.verdict()), 1);
+    step(sums.tally.of(look.seen.verdict()), 1);
+    if let Seen::Events(counts) = &look.seen {
+        step(&mut sums.events_both, counts.both);
+        step(&mut sums.events_lacking, counts.they_lack);
+    }
+    sums.at = sums.at.max(look.at);
+    let unwritable = |_| StoreError::Damaged("unwritable tally");
+    txn.put_note(Shelf::Peers, TALLY, &serde_json::to_vec(&tally).map_err(unwritable)?)?;
+    match sums.tally.rows() {
+        0 => txn.remove_note(Shelf::Peers, &sums_key(peer)).map(drop),
+        _ => {
+            let note = serde_json::to_vec(&sums).map_err(unwritable)?;
+            txn.put_note(Shelf::Peers, &sums_key(peer), &note)
+        }
+    }
+}
+
+fn sums_key(peer: &Peer) -> Vec<u8> {
+    [&[SUMS], &mark(peer)[..]].concat()
 }
 
 const UNREADABLE: StoreError = StoreError::Damaged("unreadable verdict");

@@ -2,7 +2,7 @@
 //! sums over all, over a repository, over a relay. Reads rows; asks nobody.
 
 use super::row::{Counts, Look, Peer, RefCounts, Seen};
-use super::shelf::{self, Tally};
+use super::shelf::{self, Sums, Tally};
 use super::words::Clauses;
 use super::{ADDRESSES_MAX, place};
 use crate::report::text::{WORDS_MAX, shown};
@@ -12,7 +12,7 @@ use grasp_core::{CloneUrl, RelayUrl, RepoId, Service, Time};
 use grasp_store::{Result, Snapshot};
 use std::time::Duration;
 
-/// Rows of one repository or one relay that are summed up.
+/// Rows of one repository that are summed up.
 const ROWS_SUMMED_MAX: usize = 20_000;
 
 /// Every other place that an announcement names, in its order, as the repository stands there.
@@ -50,22 +50,25 @@ pub fn of_repo(
     Ok(sum(rows.iter().map(|row| &row.look), now, age_max))
 }
 
-/// Over all repositories at one relay, and how much of what we serve of them it has.
+/// Over all repositories at one relay, and how much of what we serve of them it has. All of it is
+/// compared in one go, so it is as old as the latest of it.
 pub fn of_relay(
     store: &dyn Snapshot,
     relay: &RelayUrl,
     now: Time,
     age_max: Duration,
 ) -> Result<(Ledger, Option<u16>)> {
-    let rows = shelf::of_peer(store, &Peer::Relay(relay.clone()), ROWS_SUMMED_MAX)?;
-    let fresh = rows.iter().filter(|row| !row.look.is_old(now, age_max));
-    let counts = fresh.filter_map(|row| match &row.look.seen {
-        Seen::Events(counts) => Some(*counts),
-        Seen::Refs(_) | Seen::Nothing(_) => None,
-    });
-    let all = counts.reduce(|sum, more| sum.plus(&more));
-    let ledger = sum(rows.iter().map(|row| &row.look), now, age_max);
-    Ok((ledger, all.map(|counts| counts.coverage_permille())))
+    let Sums { tally, events_both: both, events_lacking: they_lack, at } =
+        shelf::sums(store, &Peer::Relay(relay.clone()))?;
+    let age = now.since(at);
+    if age > age_max {
+        let old = Tally { unverifiable: tally.rows(), ..Tally::default() };
+        return Ok((ledger(old, age.as_secs(), age_max), None));
+    }
+    let counts = Counts { both, they_lack, ..Counts::default() };
+    let compared = both + they_lack > 0;
+    let coverage = compared.then(|| counts.coverage_permille());
+    Ok((ledger(tally, age.as_secs(), age_max), coverage))
 }
 
 fn sum<'a>(looks: impl Iterator<Item = &'a Look>, now: Time, age_max: Duration) -> Ledger {

@@ -63,6 +63,12 @@ impl Client {
         answer.context("the running server does not know this request; is it an older one?")
     }
 
+    /// Of the process that listens; `None` where it lives in another world of processes.
+    pub async fn pid(&self) -> Option<i32> {
+        let pid = self.stream().await.ok()?.peer_cred().ok()?.pid()?;
+        Some(pid).filter(|pid| *pid > 0)
+    }
+
     /// The relay itself, as any client sees it.
     pub async fn relay(&self) -> Result<WebSocketStream<UnixStream>> {
         let stream = self.stream().await?;

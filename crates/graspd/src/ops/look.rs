@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::control::{SYNC, SyncRequest, SyncStarted};
 use crate::ops::place::{self, Named};
 use crate::ops::print::Sheet;
+use crate::ops::progress::Progress;
 use crate::ops::source::{Place, Source};
 use crate::ops::{on_runtime, show};
 use crate::report::{Page, Purgatory, Relays, Repo, Repos, Status};
@@ -203,7 +204,9 @@ async fn everything(source: &Source, json: bool) -> Result<()> {
     let about = |explain: &String| Obstacle { about: "server".into(), explain: explain.clone() };
     let mut found: Vec<Obstacle> = status.problems.iter().map(about).collect();
     relays_in_trouble(source, &mut found).await?;
-    let more = held(source, &mut found).await? | repositories(source, &mut found).await?;
+    let bar = Progress::of(status.totals.repositories, "repositories");
+    let more = held(source, &mut found).await? | repositories(source, &bar, &mut found).await?;
+    bar.finish();
     let more = more || found.len() > OBSTACLES_MAX;
     found.truncate(OBSTACLES_MAX);
     if json {
@@ -252,16 +255,22 @@ async fn held(source: &Source, found: &mut Vec<Obstacle>) -> Result<bool> {
     }
 }
 
-/// Only those are looked into that some mirror does not equal.
-async fn repositories(source: &Source, found: &mut Vec<Obstacle>) -> Result<bool> {
+/// Only those are looked into of which somebody lacks something: of others a report says nothing that
+/// was not told with what waits.
+async fn repositories(
+    source: &Source,
+    bar: &Progress,
+    found: &mut Vec<Obstacle>,
+) -> Result<bool> {
     let mut after = None;
     loop {
         let place = Place::Repos(Page { after, limit: PAGE });
         let Some(it) = source.ask::<Repos>(&place).await? else { return Ok(false) };
         for line in it.repositories {
-            let differs = line.ledger.we_lack + line.ledger.they_lack + line.ledger.unverifiable;
+            bar.advance(1);
+            let lacking = line.ledger.we_lack + line.ledger.they_lack;
             let name = format!("{}/{}", line.npub, line.identifier);
-            if differs == 0 || found.len() > OBSTACLES_MAX {
+            if lacking == 0 || found.len() > OBSTACLES_MAX {
                 continue;
             }
             let Ok(repo) = place::repository(&name) else { continue };

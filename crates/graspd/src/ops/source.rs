@@ -5,6 +5,7 @@ use crate::config::{Backend, Config};
 use crate::ops::client::Client;
 use crate::report::{self, Offline, Page};
 use anyhow::{Context, Result, bail};
+use grasp_core::service::percent_encoded;
 use grasp_core::{EventId, RepoId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -47,16 +48,9 @@ impl Place {
 fn query(page: &Page) -> String {
     let limit = page.limit;
     match &page.after {
-        Some(after) => format!("?limit={limit}&after={}", escaped(after)),
+        Some(after) => format!("?limit={limit}&after={}", percent_encoded(after)),
         None => format!("?limit={limit}"),
     }
-}
-
-/// Everything but RFC 3986 unreserved bytes.
-fn escaped(text: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
-    let byte = |b: u8| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") };
-    text.bytes().map(byte).collect()
 }
 
 impl Source {

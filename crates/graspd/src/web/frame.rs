@@ -4,6 +4,7 @@
 use super::assets::ASSETS;
 use super::{Site, words};
 use askama::Template;
+use grasp_core::service::percent_encoded;
 use grasp_core::{Identifier, PubKey, Time};
 use url::Url;
 
@@ -95,19 +96,6 @@ pub(super) fn href(text: &str) -> Option<String> {
         && url.username().is_empty()
         && url.password().is_none();
     plain.then(|| url.to_string())
-}
-
-/// Everything but RFC 3986 unreserved bytes escaped.
-pub(super) fn percent_encoded(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
 }
 
 /// Writing to memory fails only where a value cannot be shown, and all of ours can.

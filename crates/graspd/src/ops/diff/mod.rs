@@ -1,6 +1,7 @@
 //! `graspd diff`: this server beside another, repository by repository. Ours are asked for through the
 //! control socket or read from the data, theirs as any client would ask; nothing is changed on either side.
 
+mod adverts;
 mod filters;
 mod ours;
 mod refs;
@@ -9,11 +10,11 @@ mod tell;
 mod theirs;
 mod verdict;
 
-pub use verdict::{Difference, Line, Standing, Totals};
+pub use verdict::{Compared, Difference, Line, Standing, Totals};
 
 use crate::config::Config;
-use crate::ops::on_runtime;
 use crate::ops::progress::Progress;
+use crate::ops::{complain, on_runtime};
 use anyhow::{Context, Result};
 use grasp_core::nip34::Announcement;
 use grasp_core::service::{Authority, Service};
@@ -24,7 +25,7 @@ use std::process::ExitCode;
 use theirs::Theirs;
 use url::Url;
 
-/// So many repositories are compared; who has more compares in parts.
+/// So many repositories are compared; of the rest it is told that they were not.
 const REPOSITORIES_MAX: usize = 100_000;
 /// Of one repository.
 const EVENTS_MAX: usize = 1_000_000;
@@ -32,20 +33,20 @@ const EVENTS_MAX: usize = 1_000_000;
 /// 0: equal; 1: different; 2: could not be compared.
 pub fn run(config: &Config, url: &str, json: bool) -> Result<ExitCode> {
     let compared = on_runtime(async {
-        let lines = compare(config, url).await?;
-        tell::print(url, &lines, json)?;
-        Ok(verdict::exit_code(&lines))
+        let compared = compare(config, url).await?;
+        tell::print(url, &compared, json)?;
+        Ok(compared.exit_code())
     });
     match compared {
         Ok(code) => Ok(ExitCode::from(code)),
         Err(error) => {
-            eprintln!("graspd: {error:#}");
+            complain(&error);
             Ok(ExitCode::from(2))
         }
     }
 }
 
-async fn compare(config: &Config, url: &str) -> Result<Vec<Line>> {
+async fn compare(config: &Config, url: &str) -> Result<Compared> {
     let (web, place) = server(url)?;
     let mut ours = Ours::open(config).await?;
     let here = ours.service(config).await;
@@ -63,7 +64,8 @@ async fn compare(config: &Config, url: &str) -> Result<Vec<Line>> {
             repositories.entry(repo).or_insert(announcement);
         }
     }
-    let bar = Progress::of(repositories.len() as u64, "repositories");
+    let left_out = repositories.len().saturating_sub(REPOSITORIES_MAX);
+    let bar = Progress::of((repositories.len() - left_out) as u64, "repositories");
     let mut lines = Vec::new();
     for (repo, announcement) in repositories.into_iter().take(REPOSITORIES_MAX) {
         bar.say(&repo.to_string());
@@ -75,10 +77,12 @@ async fn compare(config: &Config, url: &str) -> Result<Vec<Line>> {
         lines.push(Line { repository: repo.to_string(), standing });
         bar.advance(1);
     }
-    Ok(lines)
+    Ok(Compared { lines, left_out })
 }
 
 async fn one(ours: &mut Ours, theirs: &mut Theirs, repo: &RepoId, it: &Announcement) -> Standing {
+    ours.begin_repository();
+    theirs.begin_repository();
     let compared = async {
         let mut difference = events(ours, theirs, repo, it).await?;
         let here = ours.refs(repo).await.context("our refs cannot be read")?;

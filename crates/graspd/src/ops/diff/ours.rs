@@ -1,7 +1,7 @@
 //! This server's side of the comparison: asked through its control socket like any client, or read from
 //! its data while it does not run.
 
-use super::talk::Talk;
+use super::talk::{Talk, hung_up};
 use super::verdict::Refs;
 use super::{Announcements, Item, service};
 use crate::clock::Clock;
@@ -20,7 +20,12 @@ use grasp_store::{Budget, Cursor, Hit, Progress, Space, Want};
 use tokio::net::UnixStream;
 
 pub(super) enum Ours {
-    Running { client: Client, talk: Box<Talk<UnixStream>> },
+    Running {
+        client: Client,
+        talk: Box<Talk<UnixStream>>,
+        /// Once for each repository.
+        may_return: bool,
+    },
     Stopped { opened: Box<Opened>, repos: Repos },
 }
 
@@ -30,7 +35,7 @@ impl Ours {
     pub(super) async fn open(config: &Config) -> Result<Self> {
         if let Some(client) = Client::find(&config.relay_data_path).await? {
             let talk = Box::new(Talk::new(client.relay().await?));
-            return Ok(Self::Running { client, talk });
+            return Ok(Self::Running { client, talk, may_return: true });
         }
         has_data(config)?;
         let opened = Box::new(serve::open(config)?);
@@ -38,6 +43,12 @@ impl Ours {
         eprintln!("note: no server runs on {path}; this compares what its data says");
         let repos = Repos::new(Layout::new(opened.git_root.canonicalize()?));
         Ok(Self::Stopped { opened, repos })
+    }
+
+    pub(super) fn begin_repository(&mut self) {
+        if let Self::Running { may_return, .. } = self {
+            *may_return = true;
+        }
     }
 
     /// What announcements call us; the running server knows best.
@@ -80,7 +91,14 @@ impl Ours {
 
     async fn events(&mut self, filter: &Filter) -> Result<Vec<Event>> {
         match self {
-            Self::Running { talk, .. } => talk.events(filter).await,
+            Self::Running { client, talk, may_return } => match talk.events(filter).await {
+                // Nobody answered its pings while the other side was read.
+                Err(error) if hung_up(&error) && std::mem::take(may_return) => {
+                    talk.resume(client.relay().await?);
+                    talk.events(filter).await
+                }
+                answered => answered,
+            },
             Self::Stopped { opened, .. } => stored(opened, filter),
         }
     }

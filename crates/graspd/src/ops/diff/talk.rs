@@ -2,6 +2,7 @@
 //! Bounded in time and size; what a relay sends unasked is passed over.
 
 use super::Item;
+use crate::report::text::{WORDS_MAX, shown};
 use anyhow::{Context, Result, bail};
 use futures_util::{SinkExt, StreamExt};
 use grasp_core::{Event, EventId, Filter, Timestamp};
@@ -24,6 +25,16 @@ pub(super) struct Talk<S> {
     compares: bool,
 }
 
+/// The conversation is over; another may be begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it hung up")]
+struct HungUp;
+
+/// Is this why there is no answer?
+pub(super) fn hung_up(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<HungUp>().is_some()
+}
+
 /// Without a word for so long, there is nothing to come.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
 const EVENTS_MAX: usize = 500_000;
@@ -35,6 +46,11 @@ const PAGES_MAX: usize = 10_000;
 impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
     pub(super) fn new(socket: WebSocketStream<S>) -> Self {
         Self { socket, asked: 0, compares: true }
+    }
+
+    /// The same partner, met again.
+    pub(super) fn resume(&mut self, socket: WebSocketStream<S>) {
+        self.socket = socket;
     }
 
     /// All events that match, each once, verified.
@@ -94,7 +110,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
                     return Ok((events, hint));
                 }
                 RelayMessage::Closed { sub: of, text } if of.as_str() == sub => {
-                    bail!("it does not answer: {text}")
+                    bail!("it does not answer: {}", shown(&text, WORDS_MAX))
                 }
                 _ => {}
             }
@@ -147,23 +163,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
 
     async fn say(&mut self, text: String) -> Result<()> {
         let sent = timeout(SILENCE_MAX, self.socket.send(Message::text(text))).await;
-        sent.context("it does not read")?.context("it hung up")
+        Ok(sent.context("it does not read")?.map_err(|_| HungUp)?)
     }
 
     async fn hear(&mut self) -> Result<RelayMessage> {
         loop {
             let next = timeout(SILENCE_MAX, self.socket.next()).await;
-            match next
-                .context("it does not answer")?
-                .context("it hung up")?
-                .context("it hung up")?
-            {
+            match next.context("it does not answer")?.ok_or(HungUp)?.map_err(|_| HungUp)? {
                 Message::Text(text) => {
                     if let Ok(message) = RelayMessage::parse(&text) {
                         return Ok(message);
                     }
                 }
-                Message::Close(_) => bail!("it hung up"),
+                Message::Close(_) => bail!(HungUp),
                 _ => {}
             }
         }

@@ -1,6 +1,6 @@
 //! The comparison for a person, or for a program.
 
-use super::{Line, Standing, Totals};
+use super::{Compared, Line, Standing, Totals};
 use crate::ops::look::print_line;
 use crate::ops::print::{Cell, Sheet, Tone, cell, toned};
 use crate::report::text::{WORDS_MAX, shown};
@@ -14,6 +14,8 @@ struct Report {
     different: u64,
     incomparable: u64,
     not_listed: u64,
+    /// Too many to be compared.
+    left_out: usize,
     repositories: Vec<Row>,
 }
 
@@ -30,12 +32,15 @@ struct Row {
     explain: String,
 }
 
-pub(super) fn print(with: &str, lines: &[Line], json: bool) -> Result<()> {
+pub(super) fn print(with: &str, compared: &Compared, json: bool) -> Result<()> {
+    let Compared { lines, left_out } = compared;
     let Totals { equal, different, incomparable, not_listed } = Totals::of(lines);
     if json {
         let repositories = lines.iter().map(row).collect();
         let with = shown(with, WORDS_MAX);
-        let report = Report { with, equal, different, incomparable, not_listed, repositories };
+        let left_out = *left_out;
+        let report =
+            Report { with, equal, different, incomparable, not_listed, left_out, repositories };
         return print_line(&serde_json::to_string(&report)?);
     }
     let mut sheet = Sheet::for_stdout();
@@ -48,6 +53,9 @@ pub(super) fn print(with: &str, lines: &[Line], json: bool) -> Result<()> {
          {incomparable} could not be compared, {not_listed} not listed there",
         lines.len()
     ));
+    if *left_out > 0 {
+        sheet.toned_line(&format!("{left_out} more were left out: too many"), Tone::Unsure);
+    }
     Ok(sheet.print()?)
 }
 

@@ -1,75 +1,93 @@
 //! The other server's side: asked through the guarded way out, as any client would ask. The operator
 //! named it, so it may be anywhere.
 
+use super::adverts::Adverts;
 use super::ours::by_repository;
-use super::talk::Talk;
+use super::talk::{Talk, hung_up};
 use super::verdict::Refs;
 use super::{Announcements, Item};
-use crate::clock::Clock;
-use crate::outbound::{Ask, CallLimits, Caller, DialLimits, Dialer, Instance, Rule, Stream};
-use anyhow::{Context, Result, anyhow, bail};
-use grasp_core::{CloneUrl, Filter, Kind, RelayUrl, RepoId};
-use grasp_git::fetch::{ADVERT_TYPE, INFO_REFS, is_type};
+use crate::outbound::{CallLimits, DialLimits, Dialer, Instance, Rule, Stream};
+use anyhow::{Context, Result};
+use grasp_core::{Filter, Kind, RelayUrl, RepoId};
 use grasp_relay::neg::Difference;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
 use url::Url;
 
 pub(super) struct Theirs {
+    relay: RelayUrl,
+    dialer: Dialer,
     talk: Box<Talk<Stream>>,
-    caller: Caller,
-    /// Below which the repositories are.
-    web: String,
+    /// Once for each repository.
+    may_return: bool,
+    adverts: Adverts,
 }
-
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
-const LIST_BYTES_MAX: usize = 16 << 20;
 
 impl Theirs {
     pub(super) async fn open(url: &Url) -> Result<Self> {
         let web = url.as_str().trim_end_matches('/').to_owned();
         let relay: RelayUrl = web.replacen("http", "ws", 1).parse().context("not an address")?;
         let dialer = Dialer::new(Instance::random()?, DialLimits::default())?;
-        let clock = Arc::new(Clock::default());
-        let caller = Caller::new(dialer.clone(), clock, CallLimits::default());
-        let dialled = dialer.dial(&relay, Rule::Operator).await;
-        let dialled = dialled.with_context(|| format!("cannot reach {relay}"))?;
-        Ok(Self { talk: Box::new(Talk::new(dialled.socket)), caller, web })
+        let talk = Box::new(Talk::new(dialled(&dialer, &relay).await?));
+        let adverts = Adverts::new(dialer.clone(), CallLimits::default(), web);
+        Ok(Self { relay, dialer, talk, may_return: true, adverts })
+    }
+
+    pub(super) fn begin_repository(&mut self) {
+        self.may_return = true;
     }
 
     pub(super) async fn announcements(&mut self) -> Result<Announcements> {
         let filter = Filter { kinds: Some(vec![Kind::ANNOUNCEMENT]), ..Filter::default() };
-        Ok(by_repository(&self.talk.events(&filter).await?))
+        let events = match self.talk.events(&filter).await {
+            Err(error) if self.returns(&error).await? => self.talk.events(&filter).await?,
+            answered => answered?,
+        };
+        Ok(by_repository(&events))
     }
 
     pub(super) async fn differs(&mut self, filter: &Filter, ours: &[Item]) -> Result<Difference> {
-        self.talk.differs(filter, ours).await
+        match self.talk.differs(filter, ours).await {
+            Err(error) if self.returns(&error).await? => self.talk.differs(filter, ours).await,
+            answered => answered,
+        }
     }
 
-    /// Nothing, where it has no such repository.
-    pub(super) async fn refs(&mut self, repo: &RepoId) -> Result<Refs> {
-        let (npub, name) = (repo.owner.to_npub(), repo.identifier.percent_encoded());
-        let url: CloneUrl = format!("{}/{npub}/{name}.git", self.web).parse()?;
-        let ask = Ask { path: INFO_REFS, accept: ADVERT_TYPE, v2: false, body: None };
-        let answer = async {
-            let mut connection = self.caller.open(&url, Rule::Operator).await?;
-            let mut answer = connection.request(&ask).await?;
-            if answer.is_closed_to_us() {
-                return Ok(Refs::new());
-            }
-            if !is_type(answer.content_type(), ADVERT_TYPE) {
-                bail!("{}", answer.refusal());
-            }
-            let mut list = Vec::new();
-            while let Some(piece) = answer.piece().await? {
-                list.extend_from_slice(&piece);
-                if list.len() > LIST_BYTES_MAX {
-                    bail!("its list of refs does not end");
-                }
-            }
-            super::refs::read(&list).map_err(|why| anyhow!(why))
-        };
-        timeout(ANSWER_TIME_MAX, answer).await.context("it does not answer in time")?
+    pub(super) async fn refs(&self, repo: &RepoId) -> Result<Refs> {
+        self.adverts.refs(repo).await
+    }
+
+    /// Who was left alone while our side was read may have hung up, and is called again.
+    async fn returns(&mut self, error: &anyhow::Error) -> Result<bool> {
+        if !hung_up(error) || !std::mem::take(&mut self.may_return) {
+            return Ok(false);
+        }
+        self.talk.resume(dialled(&self.dialer, &self.relay).await?);
+        Ok(true)
+    }
+}
+
+async fn dialled(dialer: &Dialer, relay: &RelayUrl) -> Result<WebSocketStream<Stream>> {
+    let dialled = dialer.dial(relay, Rule::Operator).await;
+    Ok(dialled.with_context(|| format!("cannot reach {relay}"))?.socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use grasp_testkit::ChaosRelay;
+
+    #[tokio::test]
+    async fn who_hung_up_meanwhile_is_called_again_once_for_each_repository() {
+        let relay = ChaosRelay::strict(100).await;
+        let url = format!("http://{}", relay.address()).parse().unwrap();
+        let mut theirs = Theirs::open(&url).await.unwrap();
+        relay.drops_everyone();
+        assert!(theirs.announcements().await.unwrap().is_empty());
+        relay.drops_everyone();
+        let error = theirs.announcements().await.unwrap_err();
+        assert!(hung_up(&error), "{error:#}");
+        theirs.begin_repository();
+        let filter = Filter::default();
+        assert_eq!(theirs.differs(&filter, &[]).await.unwrap(), Difference::default());
     }
 }

@@ -10,6 +10,14 @@ pub struct Line {
     pub standing: Standing,
 }
 
+/// All that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Compared {
+    pub lines: Vec<Line>,
+    /// Repositories that were too many.
+    pub left_out: usize,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     Equal,
@@ -111,12 +119,15 @@ impl Totals {
     }
 }
 
-/// A difference that was found is worth more than one that could not be looked for.
-pub(super) fn exit_code(lines: &[Line]) -> u8 {
-    match Totals::of(lines) {
-        Totals { different: 1.., .. } => 1,
-        Totals { incomparable: 1.., .. } => 2,
-        _ => 0,
+impl Compared {
+    /// A difference that was found is worth more than one that could not be looked for.
+    pub(super) fn exit_code(&self) -> u8 {
+        match Totals::of(&self.lines) {
+            Totals { different: 1.., .. } => 1,
+            Totals { incomparable: 1.., .. } => 2,
+            _ if self.left_out > 0 => 2,
+            _ => 0,
+        }
     }
 }
 
@@ -148,9 +159,13 @@ mod tests {
         let unclear = line(Standing::Incomparable("x".into()));
         let it = Difference { refs_apart: 1, ..Difference::default() };
         let different = line(Standing::of(it));
-        assert_eq!(exit_code(&[]), 0);
-        assert_eq!(exit_code(&[equal.clone(), unlisted]), 0);
-        assert_eq!(exit_code(&[equal.clone(), unclear.clone()]), 2);
-        assert_eq!(exit_code(&[equal, unclear, different]), 1);
+        let code = |lines: &[Line], left_out| {
+            Compared { lines: lines.to_vec(), left_out }.exit_code()
+        };
+        assert_eq!(code(&[], 0), 0);
+        assert_eq!(code(&[equal.clone(), unlisted], 0), 0);
+        assert_eq!(code(&[equal.clone(), unclear.clone()], 0), 2);
+        assert_eq!(code(&[equal.clone()], 1), 2, "of what was left out nothing is known");
+        assert_eq!(code(&[equal, unclear, different], 1), 1);
     }
 }

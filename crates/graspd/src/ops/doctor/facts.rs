@@ -17,8 +17,7 @@ pub struct Facts {
     pub disks: Vec<Disk>,
     pub lock: Lock,
     pub key: Option<KeyFile>,
-    /// How many files and sockets may be open; `None` for any number.
-    pub files_max: Option<u64>,
+    pub files: Files,
     /// Used bytes and the budget, where the store could be asked.
     pub store: Option<(u64, u64)>,
     pub proxy: Proxy,
@@ -74,6 +73,15 @@ pub enum Lock {
 pub struct KeyFile {
     pub path: PathBuf,
     pub mode: u32,
+}
+
+/// How many files and sockets may be open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Files {
+    /// `None` for any number.
+    pub max: Option<u64>,
+    /// What the running server may, and not only whoever asks.
+    pub of_server: bool,
 }
 
 /// Who stands between the public and the port.
@@ -144,7 +152,7 @@ pub(super) fn together(config: &Config, here: Here, outside: Outside) -> Facts {
         disks: here.disks,
         lock: here.lock,
         key: here.key_file,
-        files_max: here.files_max,
+        files: here.files,
         store: here.store,
         proxy: Proxy {
             bind,

@@ -1,7 +1,9 @@
 //! From facts to findings. Every finding says what is wrong, why it matters and how to put it right,
 //! with the setting or the command to use. Pure.
 
-use super::facts::{Clock, DataRoot, Disk, Facts, KeyFile, Lock, Proxy, Public, Reach, Trouble};
+use super::facts::{
+    Clock, DataRoot, Disk, Facts, Files, KeyFile, Lock, Proxy, Public, Reach, Trouble,
+};
 use crate::ops::show::bytes;
 use std::net::IpAddr;
 
@@ -36,7 +38,7 @@ pub fn judge(facts: &Facts) -> Vec<Check> {
     checks.push(check("lock", lock(&facts.lock)));
     checks.extend(facts.key.iter().map(|it| check("relay key", key_file(it))));
     checks.push(check("event store", store(facts.store)));
-    checks.push(check("open files", files(facts.files_max)));
+    checks.push(check("open files", files(facts.files)));
     checks.push(check("clock", clock(&facts.clocks)));
     checks.push(check("name", dns(&facts.public)));
     checks.push(check("public address", public(&facts.public)));
@@ -193,25 +195,32 @@ fn store(usage: Option<(u64, u64)>) -> Outcome {
     }
 }
 
-fn files(max: Option<u64>) -> Outcome {
-    match max {
+fn files(it: Files) -> Outcome {
+    let who = match it.of_server {
+        true => "the running server",
+        false => "no server could be asked; what is started from this shell",
+    };
+    match it.max {
         Some(max) if max < FILES_MIN => wrong(
-            format!("this user may open {max} files and sockets"),
+            format!("{who} may open {max} files and sockets"),
             "each connection, repository and fetch takes at least one; visitors are turned away \
              when they run out",
             "set LimitNOFILE=65536 in the systemd unit, or `ulimit -n 65536` before the start",
         ),
-        Some(max) => fine(format!("{max} may be open")),
-        None => fine("any number may be open"),
+        Some(max) => fine(format!("{who} may open {max} files and sockets")),
+        None => fine(format!("{who} may open any number of files and sockets")),
     }
 }
 
-/// One strange clock is somebody else's; most of them is ours.
+/// One strange clock is somebody else's; most of them is ours. Of two in the middle the one that agrees
+/// more is believed.
 fn clock(clocks: &[Clock]) -> Outcome {
     let mut clocks: Vec<&Clock> = clocks.iter().collect();
     clocks.sort_by_key(|clock| clock.ahead_secs);
-    let Some(middle) = clocks.get(clocks.len() / 2) else {
-        return skipped("nobody was there to compare it with");
+    let lower = clocks.len().saturating_sub(1) / 2;
+    let middle = clocks.get(lower..=clocks.len() / 2).unwrap_or_default();
+    let Some(middle) = middle.iter().min_by_key(|clock| clock.ahead_secs.unsigned_abs()) else {
+        return skipped("no other server was there to compare it with");
     };
     let (host, secs) = (&middle.host, middle.ahead_secs);
     if secs.abs() <= SKEW_SECS_MAX {

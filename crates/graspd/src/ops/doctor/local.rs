@@ -1,7 +1,7 @@
 //! What can be found out on this machine. Nothing is changed: what has to be tried is tried with files
 //! that are gone afterwards, and only in directories that are ours already.
 
-use super::facts::{DataRoot, Disk, KeyFile, Lock, Trouble};
+use super::facts::{DataRoot, Disk, Files, KeyFile, Lock, Trouble};
 use crate::config::{Backend, Config};
 use crate::datadir::{KEY, LOCK, MARKER, Root};
 use crate::ops::client::Client;
@@ -11,7 +11,7 @@ use grasp_git::{Git, GitLimits, Layout};
 use rustix::fs::{Access, FlockOperation, access, flock, statvfs};
 use rustix::process::{Resource, getrlimit};
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ pub(super) struct Here {
     pub(super) disks: Vec<Disk>,
     pub(super) lock: Lock,
     pub(super) key_file: Option<KeyFile>,
-    pub(super) files_max: Option<u64>,
+    pub(super) files: Files,
     pub(super) store: Option<(u64, u64)>,
     /// The operator chose a public name.
     pub(super) is_named: bool,
@@ -33,7 +33,8 @@ pub(super) struct Here {
 
 /// What the event store should have left besides.
 const RELAY_FREE_BYTES: u64 = 256 << 20;
-const PROBE: &str = ".graspd-doctor";
+/// In front of something nobody can guess.
+const PROBE: &str = ".graspd-doctor-";
 
 pub(super) async fn gather(config: &Config) -> Here {
     let roots = match config.backend {
@@ -45,6 +46,10 @@ pub(super) async fn gather(config: &Config) -> Here {
     };
     let client = Client::find(&config.relay_data_path).await.ok().flatten();
     let lock = lock(&config.relay_data_path, client.is_some());
+    let pid = match &client {
+        Some(client) => client.pid().await,
+        None => None,
+    };
     let is_ours = roots.iter().all(|root| root.trouble.is_none() && !root.is_new);
     let source = match (client, &lock) {
         (Some(client), _) => Some(Source::Running(client)),
@@ -60,7 +65,7 @@ pub(super) async fn gather(config: &Config) -> Here {
         disks: disks(config),
         lock,
         key_file: key_file(&config.relay_data_path.join(KEY)),
-        files_max: getrlimit(Resource::Nofile).maximum,
+        files: files(pid),
         store: status.as_ref().map(|it| (it.server.disk_used_bytes, it.server.disk_budget_bytes)),
         is_named: is_named(config),
         roots,
@@ -146,17 +151,40 @@ fn untrustworthy(path: &Path) -> Option<Trouble> {
     if let Some(elsewhere) = mounted_inside(path) {
         return Some(Trouble::TwoFilesystems(elsewhere));
     }
-    let (probe, moved) = (path.join(PROBE), path.join(format!("{PROBE}-moved")));
-    let written = fs::write(&probe, b"x").and_then(|()| {
-        let is_blind = path.join(PROBE.to_uppercase()).exists();
-        fs::rename(&probe, &moved).map(|()| is_blind)
-    });
-    let _ = fs::remove_file(&probe);
-    let _ = fs::remove_file(&moved);
-    match written {
+    match is_blind_to_case(path) {
         Ok(true) => Some(Trouble::CaseInsensitive),
         Ok(false) => None,
         Err(_) => Some(Trouble::NotWritable(path.to_owned())),
+    }
+}
+
+/// The file is new and for us alone, so nothing that lies there already is written to.
+fn is_blind_to_case(root: &Path) -> std::io::Result<bool> {
+    let mut probe = tempfile::Builder::new().prefix(PROBE).tempfile_in(root)?;
+    probe.write_all(b"x")?;
+    let name = probe.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let is_blind = root.join(name.to_uppercase()).exists();
+    let moved = root.join(format!("{name}-moved"));
+    fs::rename(probe.path(), &moved)?;
+    fs::remove_file(&moved)?;
+    Ok(is_blind)
+}
+
+/// Of the server, if it runs: the shell that asks is often allowed something else.
+fn files(server: Option<i32>) -> Files {
+    let limits = server.and_then(|pid| fs::read_to_string(format!("/proc/{pid}/limits")).ok());
+    match limits.as_deref().and_then(open_files) {
+        Some(max) => Files { max, of_server: true },
+        None => Files { max: getrlimit(Resource::Nofile).maximum, of_server: false },
+    }
+}
+
+/// What a process may have open, as `/proc` tells it: the softer of two limits.
+fn open_files(limits: &str) -> Option<Option<u64>> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    match line.split_whitespace().next()? {
+        "unlimited" => Some(None),
+        number => number.parse().ok().map(Some),
     }
 }
 
@@ -200,4 +228,35 @@ fn lock(root: &Path, is_answered: bool) -> Lock {
 fn key_file(path: &Path) -> Option<KeyFile> {
     let mode = fs::metadata(path).ok()?.permissions().mode();
     Some(KeyFile { path: path.to_owned(), mode })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_may_open_is_read_from_its_limits() {
+        let limits = "Limit          Soft Limit  Hard Limit  Units\n\
+                      Max processes  7           8           processes\n\
+                      Max open files 1024        524288      files\n";
+        assert_eq!(open_files(limits), Some(Some(1_024)));
+        assert_eq!(open_files("Max open files  unlimited  unlimited  files"), Some(None));
+        assert_eq!(open_files("Max processes 7 8 processes"), None);
+        assert_eq!(open_files("Max open files many"), None);
+        assert!(files(i32::try_from(std::process::id()).ok()).of_server);
+        assert!(!files(None).of_server);
+    }
+
+    #[test]
+    fn a_directory_is_tried_without_touching_what_lies_there() {
+        let place = tempfile::tempdir().unwrap();
+        let (root, kept) = (place.path().join("root"), place.path().join("kept"));
+        fs::create_dir(&root).unwrap();
+        fs::write(&kept, "as it was").unwrap();
+        std::os::unix::fs::symlink(&kept, root.join(".graspd-doctor")).unwrap();
+        std::os::unix::fs::symlink(&kept, root.join(PROBE)).unwrap();
+        assert!(untrustworthy(&root).is_none());
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "as it was");
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 2, "nothing is left behind");
+    }
 }

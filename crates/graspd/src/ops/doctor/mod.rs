@@ -8,7 +8,7 @@ mod outside;
 mod tell;
 
 pub use facts::{
-    Clock, DataRoot, Disk, Facts, KeyFile, Lock, Proxy, Public, Reach, Shown, Trouble,
+    Clock, DataRoot, Disk, Facts, Files, KeyFile, Lock, Proxy, Public, Reach, Shown, Trouble,
 };
 pub use judge::{Check, Outcome, judge};
 

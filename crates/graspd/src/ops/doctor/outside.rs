@@ -62,16 +62,19 @@ pub(super) async fn gather(config: &Config, here: &Here) -> Outside {
         body_bytes,
         git_v2: Reach::Untried(String::new()),
     };
-    let mut clocks = Vec::new();
-    match (untried, caller()) {
-        (Some(why), _) => public.untried(why),
-        (None, Err(why)) => public.untried(&why),
-        (None, Ok((caller, dialer))) => {
-            let visit = Visit { config, caller, dialer };
-            visit.look(&mut public, here, &mut clocks).await;
-            clocks.extend(visit.others(here).await);
+    let (caller, dialer) = match caller() {
+        Ok(ways) => ways,
+        Err(why) => {
+            public.untried(untried.unwrap_or(&why));
+            return Outside { public, clocks: Vec::new() };
         }
+    };
+    let visit = Visit { config, caller, dialer };
+    match untried {
+        Some(why) => public.untried(why),
+        None => visit.look(&mut public, here).await,
     }
+    let clocks = visit.others(here, public.key.as_deref()).await;
     Outside { public, clocks }
 }
 
@@ -130,10 +133,9 @@ struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    async fn look(&self, public: &mut Public, here: &Here, clocks: &mut Vec<Clock>) {
-        let (info, clock) = self.info(&web(self.config, ""), Rule::Operator).await;
-        public.info = info;
-        clocks.extend(clock);
+    async fn look(&self, public: &mut Public, here: &Here) {
+        // What time it is there says nothing: it is our own.
+        (public.info, _) = self.info(&web(self.config, ""), Rule::Operator).await;
         if let Reach::Failed(_) = public.info {
             let why = "the public address does not answer";
             let info = public.info.clone();
@@ -213,8 +215,8 @@ impl Visit<'_> {
         }
     }
 
-    /// The clocks of relays we are linked with.
-    async fn others(&self, here: &Here) -> Vec<Clock> {
+    /// The clocks of relays we are linked with; one with our own key is this server by another name.
+    async fn others(&self, here: &Here, ours: Option<&str>) -> Vec<Clock> {
         let Some(source) = &here.source else { return Vec::new() };
         let page = Place::Relays(Page::default());
         let Ok(Some(it)) = source.ask::<Relays>(&page).await else { return Vec::new() };
@@ -225,7 +227,12 @@ impl Visit<'_> {
         let linked = it.relays.into_iter().filter(|it| it.connected).take(CLOCKS_MAX);
         let urls: Vec<String> = linked.map(|it| it.relay.replacen("ws", "http", 1)).collect();
         let asked = join_all(urls.iter().map(|url| self.info(url, rule))).await;
-        asked.into_iter().filter_map(|(_, clock)| clock).collect()
+        let is_ours = |info: &Reach<Shown>| match info {
+            Reach::Got(shown) => shown.key.is_some() && shown.key.as_deref() == ours,
+            Reach::Untried(_) | Reach::Failed(_) => false,
+        };
+        let others = asked.into_iter().filter(|(info, _)| !is_ours(info));
+        others.filter_map(|(_, clock)| clock).collect()
     }
 }
 

@@ -22,7 +22,7 @@ fn well() -> Facts {
         }],
         lock: Lock::Running,
         key: Some(KeyFile { path: "data/relay/relay-owner.nsec".into(), mode: 0o100600 }),
-        files_max: Some(65_536),
+        files: Files { max: Some(65_536), of_server: true },
         store: Some((1 << 20, 10 << 30)),
         proxy: Proxy {
             bind: "127.0.0.1:7334".parse().unwrap(),
@@ -42,7 +42,7 @@ fn well() -> Facts {
             body_bytes: 2 << 20,
             git_v2: Reach::Got(true),
         },
-        clocks: vec![Clock { host: "git.example".into(), ahead_secs: 1 }],
+        clocks: vec![Clock { host: "relay.example".into(), ahead_secs: 1 }],
     }
 }
 
@@ -98,8 +98,14 @@ const FAULTS: &[Fault] = &[
         "chmod 600 data/relay",
     ),
     ("event store", |it| it.store = Some((91, 100)), "are used", "NGIT_RELAY_DISK_BUDGET_BYTES"),
-    ("open files", |it| it.files_max = Some(1_024), "1024 files", "LimitNOFILE=65536"),
-    ("clock", |it| it.clocks[0].ahead_secs = 61, "61 s behind that of git.example", "set-ntp true"),
+    ("open files", |it| it.files.max = Some(1_024), "server may open 1024 files", "LimitNOFILE=65536"),
+    (
+        "open files",
+        |it| it.files = Files { max: Some(512), of_server: false },
+        "this shell may open 512 files",
+        "LimitNOFILE=65536",
+    ),
+    ("clock", |it| it.clocks[0].ahead_secs = 61, "61 s behind that of relay.example", "set-ntp true"),
     ("clock", |it| it.clocks[0].ahead_secs = -3_600, "3600 s ahead of that", "timedatectl"),
     ("name", |it| it.public.dns = Some(Err("no".into())), "leads nowhere", "A or AAAA record"),
     (
@@ -174,6 +180,12 @@ fn one_strange_clock_among_others_is_not_ours() {
     assert_eq!(faults(&facts), []);
     facts.clocks = vec![clock("a", 9_000), clock("b", 8_990), clock("c", -2)];
     assert_eq!(faults(&facts).len(), 1);
+    for pair in [[9_000, 0], [-9_000, 0], [0, 9_000]] {
+        facts.clocks = pair.map(|secs| clock("x", secs)).to_vec();
+        assert_eq!(faults(&facts), [], "{pair:?}");
+    }
+    facts.clocks = vec![clock("a", 9_000), clock("b", -9_000)];
+    assert_eq!(faults(&facts).len(), 1, "nobody agrees");
     facts.clocks.clear();
     assert_eq!(faults(&facts), [], "nobody to compare with is no fault");
 }
