@@ -229,9 +229,9 @@ impl Relay {
 
     /// This relay, and nobody else, is left alone for a while, and asked more gently afterwards.
     pub(crate) fn slow_down(&mut self, around: &mut Around<'_>) {
-        self.no_negentropy_for_now(around);
         let cools = self.brake.cool(around.now, around.settings);
         let until = self.brake.cooling_until;
+        self.no_negentropy_for_now(around);
         // A pause may be older than this process, which has yet to hear an objection itself.
         if let Some(pace) = &mut self.pace
             && (cools || !pace.has_objected())

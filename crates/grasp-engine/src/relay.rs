@@ -53,6 +53,8 @@ pub(crate) struct Relay {
     pub(crate) wanted_since: Option<Time>,
     /// While it is not linked: the oldest that is known of how it stands.
     pub(crate) verified: Time,
+    /// When it was last told that it cannot be compared with, being away.
+    pub(crate) doubted: Time,
     /// Not to be checked before then.
     pub(crate) check_at: Time,
     /// Where it stands in the queue of relays to be dialled.
@@ -270,6 +272,7 @@ impl Relay {
             made_way: None,
             wanted_since: None,
             verified: Time(0),
+            doubted: Time(0),
             check_at: Time(0),
             dial_place: None,
         }
@@ -473,7 +476,7 @@ impl Relay {
             owed: owed().take(OWED_NAMED_MAX).collect(),
             confirmed_through: self.confirmed_through(wanted).min(last_serial),
             daily_at: self.daily_at,
-            verified: Some(self.verified()).filter(|at| *at > Time(0)),
+            verified: Some(self.oldest_verdict()).filter(|at| *at > Time(0)),
             paused_until: Some(self.brake.paused_until).filter(|until| *until > now),
             cooling_until: Some(self.brake.cooling_until).filter(|until| *until > now),
             learned: self.learned,
@@ -497,7 +500,7 @@ impl Relay {
     pub(crate) fn end_session(&mut self, now: Time) -> Option<Box<Session>> {
         // How long it is away is about the link; each group knows how far it was covered.
         self.last_alive = self.alive_at(now).map(|_| now);
-        self.verified = self.verified().min(now);
+        self.verified = self.oldest_verdict().min(now);
         let Link::Up(session) = std::mem::replace(&mut self.link, Link::Down) else { return None };
         for number in session.unverified() {
             if let Some(group) = self.group_mut(number) {

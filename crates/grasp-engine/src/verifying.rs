@@ -52,7 +52,7 @@ impl Engine {
                 Link::Down => relay.verify_away(every, around),
                 Link::Dialling { .. } => {}
             }
-            let due = relay.verified().plus(every);
+            let due = relay.oldest_verdict().max(relay.doubted).plus(every);
             let soon = now.plus(AGAIN_AFTER.min(every / 4));
             around.timers.at_latest(relay.alarm(Concern::Verify), due.max(soon));
         });
@@ -69,7 +69,7 @@ impl Relay {
     }
 
     /// The oldest that is known of it.
-    pub(crate) fn verified(&self) -> Time {
+    pub(crate) fn oldest_verdict(&self) -> Time {
         let of_repos = self.groups.iter().filter(|group| group.layer == Layer::Repos);
         match self.link {
             Link::Up(_) => of_repos.map(|group| group.verified).min().unwrap_or(Time(u64::MAX / 2)),
@@ -79,6 +79,7 @@ impl Relay {
 
     fn verify_linked(&mut self, every: Duration, around: &mut Around<'_>) {
         let now = around.now;
+        self.doubted = Time(0);
         let due: Vec<u32> = (0..)
             .zip(&self.groups)
             .filter(|(_, group)| group.layer == Layer::Repos && group.verified.plus(every) <= now)
@@ -91,6 +92,10 @@ impl Relay {
             self.believe_again(now);
         }
         match self.doubt(around) {
+            // It passes soon, and what is known is no less true meanwhile.
+            Some(Doubt::RateLimited { until }) if until > now => {
+                around.timers.at_latest(self.alarm(Concern::Verify), until);
+            }
             Some(doubt) => {
                 for number in due {
                     let Some(group) = self.group_mut(number) else { continue };
@@ -115,8 +120,12 @@ impl Relay {
             }
             Health::Banned { .. } => Doubt::Refused,
         };
-        if self.verified.plus(every) <= around.now {
-            self.verified = around.now;
+        if self.verified.max(self.doubted).plus(every) <= around.now {
+            self.doubted = around.now;
+            // All of it is looked at anew as soon as it is back.
+            self.verified = Time(0);
+            let of_repos = self.groups.iter_mut().filter(|group| group.layer == Layer::Repos);
+            of_repos.for_each(|group| group.verified = Time(0));
             let served = |it: &&u32| Relay::serves(**it, around.wanted);
             let members: Vec<u32> = self.repos.iter().filter(served).copied().collect();
             self.tell_doubt(&members, doubt, around);
@@ -143,6 +152,8 @@ impl Relay {
             _ if !around.settings.negentropy => Some(Doubt::TurnedOff),
             _ if self.brake.paused_until > around.now => Some(Doubt::Refused),
             _ if session_compares(Some(session), around.now) => None,
+            // One comparison failed, and others are put off for a moment because of it.
+            Negentropy::NotBefore(until, _) => Some(Doubt::RateLimited { until }),
             _ => Some(session.doubt.unwrap_or(Doubt::NoNegentropy)),
         }
     }

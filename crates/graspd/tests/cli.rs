@@ -6,12 +6,18 @@ mod common;
 use common::hosted::{DOMAIN, Hosted, MAIN};
 use common::mirrors::Mirrors;
 use common::{THEN, acme, alice, home, serving};
+use futures_util::{SinkExt, StreamExt};
 use grasp_core::Kind;
+use grasp_testkit::behaviour::{Behaviour, Refuses};
+use grasp_testkit::chaos::ChaosRelay;
 use grasp_testkit::{Draft, Git, Home, Repository, Server, now};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
+use tokio::net::UnixStream;
+use tokio_tungstenite::client_async;
+use tokio_tungstenite::tungstenite::Message;
 
 const NAMED: (&str, &str) = ("NGIT_DOMAIN_ALIASES", DOMAIN);
 
@@ -58,6 +64,22 @@ async fn the_control_socket_is_for_the_owner_alone_and_goes_with_the_server() {
     assert!(socket.exists(), "nobody was there to remove it");
     server.restart().await;
     well(server.home(), &["status"]).await;
+}
+
+#[tokio::test]
+async fn the_relay_can_be_spoken_with_through_the_control_socket() {
+    let (server, acme) = serving(&[]).await;
+    let socket = server.home().relay_path().join("control.sock");
+    let stream = UnixStream::connect(&socket).await.unwrap();
+    let (mut relay, _) = client_async("ws://localhost/", stream).await.unwrap();
+    relay.send(Message::text(r#"["REQ","x",{"kinds":[30617]}]"#)).await.unwrap();
+    let heard: Value = loop {
+        if let Message::Text(text) = relay.next().await.unwrap().unwrap() {
+            break serde_json::from_str(&text).unwrap();
+        }
+    };
+    assert_eq!((&heard[0], &heard[1]), (&"EVENT".into(), &"x".into()), "{heard}");
+    assert_eq!(heard[2]["pubkey"], acme.owner.key.to_hex());
 }
 
 #[tokio::test]
@@ -161,6 +183,23 @@ async fn what_strangers_wrote_never_steers_the_terminal() {
             }
         }
         assert!(well(server.home(), &["repos"]).await.contains("evil"), "it is told, harmlessly");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_compared_with_never_steers_the_terminal() {
+    let refuses =
+        Refuses::All("error: \u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{202e}evil\r\nfake line");
+    let relay = ChaosRelay::start(Behaviour { refuses, ..Behaviour::common() }).await;
+    let server = hosting(&[acme()]).await;
+    for args in [&["diff", relay.url()][..], &["diff", relay.url(), "--json"]] {
+        let output = server.home().runs(args).await;
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(errors(&output).contains("evil"), "{}", errors(&output));
+        for text in [out(&output), errors(&output)] {
+            let steers = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+            assert!(!text.chars().any(steers), "{text:?}");
+        }
     }
 }
 

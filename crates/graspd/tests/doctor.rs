@@ -4,14 +4,18 @@
 mod common;
 mod gateway;
 
+use common::mirrors::announcement;
 use common::{THEN, acme, home};
 use gateway::{Faults, Gateway};
-use grasp_testkit::{Home, Server};
+use grasp_testkit::{Home, Server, until};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 const TRUSTED: (&str, &str) = ("NGIT_TRUSTED_PROXY_CIDRS", "127.0.0.1/32");
+/// The others are on this machine too.
+const CLOSED_NET: (&str, &str) = ("NGIT_SYNC_ALLOW_NON_GLOBAL_TARGETS", "true");
 
 /// What the doctor says, and whether all is well.
 #[derive(Debug)]
@@ -53,9 +57,13 @@ impl Diagnosis {
         assert_eq!((self.code, &self.report["ok"]), (Some(0), &Value::Bool(true)));
     }
 
-    fn was_checked(&self, name: &str) -> bool {
+    fn check(&self, name: &str) -> &Value {
         let checks = self.report["checks"].as_array().unwrap();
-        checks.iter().any(|check| check["check"] == name && check["ok"] == true)
+        checks.iter().find(|check| check["check"] == name).unwrap()
+    }
+
+    fn was_checked(&self, name: &str) -> bool {
+        self.check(name)["ok"] == true
     }
 }
 
@@ -68,6 +76,20 @@ async fn behind(faults: Faults) -> (Server, Gateway) {
     let server = home.serve().await;
     gateway.leads_to(&bound(&server));
     (server, gateway)
+}
+
+/// A server that follows this relay, and is linked with it.
+async fn following(relay: &str) -> Server {
+    let home = home(&[CLOSED_NET]);
+    home.imports(&[announcement(&acme(), &[], &[relay.to_owned()])]).await;
+    let server = home.serve().await;
+    until("the relay is followed", || async {
+        let output = server.home().runs(&["relays", "--json"]).await;
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["relays"].as_array().unwrap().iter().any(|it| it["connected"] == true)
+    })
+    .await;
+    server
 }
 
 /// The greeting tells the public name; the port is found where the server listens.
@@ -96,7 +118,9 @@ async fn a_server_behind_a_good_proxy_is_well() {
     let (server, _gateway) = behind(Faults::default()).await;
     let diagnosis = Diagnosis::of(server.home(), &[]).await;
     diagnosis.is_well();
-    for name in ["git", "clock", "public address", "websocket", "body limit", "trusted proxy"] {
+    let clock = diagnosis.check("clock");
+    assert!(clock["ok"].is_null(), "its own clock says nothing: {clock}");
+    for name in ["git", "public address", "websocket", "body limit", "trusted proxy"] {
         assert!(diagnosis.was_checked(name), "{name} in {:#}", diagnosis.report);
     }
     let shown = server.home().runs(&["doctor"]).await;
@@ -149,8 +173,26 @@ async fn fault_4_a_disk_with_too_little_room() {
 #[tokio::test]
 async fn fault_5_a_clock_that_is_wrong() {
     let date = Some("Fri, 01 Jan 2100 00:00:00 GMT");
-    let (server, _gateway) = behind(Faults { date, ..Faults::default() }).await;
+    let (other, _) = common::serving(&[]).await;
+    let gateway = Gateway::start(Faults { date, ..Faults::default() }).await;
+    gateway.leads_to(&other.address);
+    let server = following(&format!("ws://{}", gateway.address)).await;
     Diagnosis::of(server.home(), &[]).await.finds("clock", "behind", "timedatectl set-ntp true");
+}
+
+#[tokio::test]
+async fn a_clock_is_compared_with_those_of_others_alone() {
+    let (other, _) = common::serving(&[]).await;
+    let server = following(&other.url()).await;
+    let diagnosis = Diagnosis::of(server.home(), &[]).await;
+    diagnosis.is_well();
+    assert!(diagnosis.was_checked("clock"), "{:#}", diagnosis.report);
+    // Our own address with a strange time, and nobody else.
+    let date = Some("Fri, 01 Jan 2100 00:00:00 GMT");
+    let (server, _gateway) = behind(Faults { date, ..Faults::default() }).await;
+    let diagnosis = Diagnosis::of(server.home(), &[]).await;
+    diagnosis.is_well();
+    assert!(!diagnosis.was_checked("clock"), "{:#}", diagnosis.report);
 }
 
 #[tokio::test]
@@ -203,6 +245,16 @@ async fn fault_11_a_proxy_nobody_was_told_of() {
 async fn fault_12_too_few_open_files() {
     let home = home(&[]).with_descriptors(512);
     Diagnosis::of(&home, &[]).await.finds("open files", "512 files", "LimitNOFILE=65536");
+}
+
+#[tokio::test]
+async fn fault_12_too_few_open_files_for_the_server_that_runs() {
+    let (server, _) = common::serving(&[]).await;
+    let pid = Pid::from_raw(i32::try_from(server.pid()).unwrap());
+    let few = Rlimit { current: Some(512), maximum: Some(512) };
+    prlimit(pid, Resource::Nofile, few).unwrap();
+    let diagnosis = Diagnosis::of(server.home(), &[]).await;
+    diagnosis.finds("open files", "the running server may open 512 files", "LimitNOFILE=65536");
 }
 
 #[tokio::test]

@@ -63,6 +63,10 @@ const FORGOTTEN_MAX: usize = 1_000;
 const LOOK_MAX: Duration = Duration::from_secs(60);
 /// How long a server is left alone that asked for less and did not say for how long.
 const PAUSE: Duration = Duration::from_secs(60);
+/// However long it says.
+const PAUSE_MAX: Duration = Duration::from_secs(3_600);
+/// For a look that got no leave to go on.
+const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 pub fn start(guide: Guide, node: &Arc<Node>) -> CheckWatch {
     let (words, said) = mpsc::unbounded_channel();
@@ -319,7 +323,8 @@ async fn look(node: &Node, guide: &Guide, check: &Check) -> Done {
             None => return Done::Looked(None),
         },
         Err(Outcome::Crowded { until }) => return Done::PutOff(*until),
-        Err(Outcome::Cancelled | Outcome::Ourselves) => return Done::Looked(None),
+        Err(Outcome::Cancelled) => return Done::PutOff(now.plus(AGAIN_AFTER)),
+        Err(Outcome::Ourselves) => return Done::Looked(None),
         Err(outcome) => Seen::Nothing(why(outcome, now)),
     };
     let pause = match seen {
@@ -335,7 +340,7 @@ fn why(outcome: &Outcome, now: Time) -> Why {
     match outcome {
         Outcome::Lacks(_) => Why::NotFound,
         Outcome::SlowDown { retry_after } => {
-            Why::RateLimited { until: now.plus(retry_after.unwrap_or(PAUSE)) }
+            Why::RateLimited { until: now.plus(retry_after.unwrap_or(PAUSE).min(PAUSE_MAX)) }
         }
         Outcome::Forbidden(_) => Why::Forbidden,
         Outcome::TooLarge => Why::TooLarge,

@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(chronicle.timeline(minute(59))[1].at, minute(30));
         let later = chronicle.timeline(minute(90));
         assert_eq!(later[0].up_permille, None, "nobody looked");
-        assert_eq!(later.len(), 6);
+        assert_eq!(later.len(), 7);
     }
 
     #[test]

@@ -45,7 +45,8 @@ pub struct Rounds {
     places: BTreeMap<Domain, Place>,
     /// When each place with something to look at may be asked.
     ready: BTreeSet<(Time, Domain)>,
-    running: BTreeSet<Check>,
+    /// What is being looked at, and when it has to be again if something changed meanwhile.
+    running: BTreeMap<Check, Option<Time>>,
 }
 
 #[derive(Debug, Default)]
@@ -120,7 +121,7 @@ impl Rounds {
         let place = self.places.get_mut(&domain)?;
         let (_, check) = place.queue.pop_first()?;
         place.running += 1;
-        self.running.insert(check.clone());
+        self.running.insert(check.clone(), None);
         self.reckon(&domain);
         Some(check)
     }
@@ -166,7 +167,9 @@ impl Rounds {
 
     fn bring_forward(&mut self, repo: &RepoId, at: Time) {
         for check in self.of(repo) {
-            if self.due_at(&check).is_some_and(|due| due > at) {
+            if let Some(again) = self.running.get_mut(&check) {
+                *again = Some(again.map_or(at, |before| before.min(at)));
+            } else if self.due_at(&check).is_some_and(|due| due > at) {
                 self.put(check, at);
             }
         }
@@ -182,7 +185,7 @@ impl Rounds {
             place.queue.remove(&(before, check.clone()));
         }
         // What is being looked at comes again afterwards.
-        if !self.running.contains(&check) {
+        if !self.running.contains_key(&check) {
             place.queue.insert((due, check));
         }
         self.reckon(&domain);
@@ -204,9 +207,8 @@ impl Rounds {
 
     fn end(&mut self, check: &Check, due: Time, pause: Option<Time>) {
         let domain = check.url.domain();
-        if !self.running.remove(check) {
-            return;
-        }
+        let Some(again) = self.running.remove(check) else { return };
+        let due = again.map_or(due, |again| again.min(due));
         if let Some(place) = self.places.get_mut(&domain) {
             place.running = place.running.saturating_sub(1);
             place.not_before = place.not_before.max(pause.unwrap_or_default());

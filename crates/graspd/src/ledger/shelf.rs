@@ -16,6 +16,7 @@ const BY_REPO: u8 = b'B';
 const BY_TIME: u8 = b'C';
 const TALLY: &[u8] = b"D";
 const SUMS: u8 = b'E';
+const OF_PEER_BY_TIME: u8 = b'F';
 /// Of rows as they were written before there were refs in them.
 const OLD: [&[u8]; 4] = [b"r", b"p", b"t", b"n"];
 
@@ -43,8 +44,6 @@ pub struct Sums {
     /// Events, over all its repositories: had by both, and by us alone.
     pub events_both: u64,
     pub events_lacking: u64,
-    /// When something of it was last looked at.
-    pub at: Time,
 }
 
 impl Tally {
@@ -133,6 +132,14 @@ pub fn tally(store: &dyn Snapshot) -> Result<Tally> {
     note.map_or(Ok(Tally::default()), |note| serde_json::from_slice(&note).map_err(|_| UNREADABLE))
 }
 
+/// The same as of now: what is older than `than` counts as unverifiable. With the oldest time.
+pub fn sums_at(store: &dyn Snapshot, peer: &Peer, than: Time) -> Result<(Sums, Option<Time>)> {
+    let mut sums = sums(store, peer)?;
+    let prefix = [&[OF_PEER_BY_TIME], &mark(peer)[..]].concat();
+    let oldest = aged(store, &prefix, than, &mut sums.tally)?;
+    Ok((sums, oldest))
+}
+
 /// What is known of one address as a whole.
 pub fn sums(store: &dyn Snapshot, peer: &Peer) -> Result<Sums> {
     let note = store.note(Shelf::Peers, &sums_key(peer))?;
@@ -141,16 +148,30 @@ pub fn sums(store: &dyn Snapshot, peer: &Peer) -> Result<Sums> {
 
 /// The same as of now: what is older than `than` counts as unverifiable. With the oldest time.
 pub fn tally_at(store: &dyn Snapshot, than: Time) -> Result<(Tally, Option<Time>)> {
-    let (mut tally, mut oldest) = (tally(store)?, None);
-    let mut after = vec![BY_TIME];
+    let mut tally = tally(store)?;
+    let oldest = aged(store, &[BY_TIME], than, &mut tally)?;
+    Ok((tally, oldest))
+}
+
+/// Moves what is too old among what cannot be verified, and tells the oldest time of all.
+fn aged(
+    store: &dyn Snapshot,
+    prefix: &[u8],
+    than: Time,
+    tally: &mut Tally,
+) -> Result<Option<Time>> {
+    let (mut oldest, mut after) = (None, prefix.to_vec());
     loop {
         let page = store.notes_after(Shelf::Peers, &after, PAGE)?;
         for (key, value) in &page {
-            let Some(at) = time_of(key) else { return Ok((tally, oldest)) };
+            let time = key.strip_prefix(prefix).and_then(|rest| rest.first_chunk());
+            let Some(at) = time.map(|bytes| Time(u64::from_be_bytes(*bytes))) else {
+                return Ok(oldest);
+            };
             oldest.get_or_insert(at);
             let verdict = value.first().and_then(|byte| verdict_of(*byte)).ok_or(UNREADABLE)?;
             if at >= than {
-                return Ok((tally, oldest));
+                return Ok(oldest);
             }
             let counted = tally.of(verdict);
             *counted = counted.saturating_sub(1);
@@ -158,7 +179,7 @@ pub fn tally_at(store: &dyn Snapshot, than: Time) -> Result<(Tally, Option<Time>
         }
         match page.last() {
             Some((last, _)) if page.len() == PAGE => after.clone_from(last),
-            _ => return Ok((tally, oldest)),
+            _ => return Ok(oldest),
         }
     }
 }
@@ -184,7 +205,8 @@ fn put(txn: &mut dyn Transaction, new: Row, rows_max: u64) -> Result<()> {
     let note = note.map_err(|_| StoreError::Damaged("unwritable verdict"))?;
     txn.put_note(Shelf::Peers, &key.by_peer(), &note)?;
     txn.put_note(Shelf::Peers, &key.by_repo(), &[])?;
-    txn.put_note(Shelf::Peers, &key.by_time(at), &[byte_of(verdict)])
+    txn.put_note(Shelf::Peers, &key.by_time(at), &[byte_of(verdict)])?;
+    txn.put_note(Shelf::Peers, &key.of_peer_by_time(at), &[byte_of(verdict)])
 }
 
 fn oldest(store: &dyn Snapshot) -> Result<Option<Row>> {
@@ -196,7 +218,8 @@ fn oldest(store: &dyn Snapshot) -> Result<Option<Row>> {
 
 fn remove(txn: &mut dyn Transaction, row: &Row) -> Result<()> {
     let key = Key::of(&row.peer, &row.repo);
-    for key in [key.by_peer(), key.by_repo(), key.by_time(row.look.at)] {
+    let at = row.look.at;
+    for key in [key.by_peer(), key.by_repo(), key.by_time(at), key.of_peer_by_time(at)] {
         txn.remove_note(Shelf::Peers, &key)?;
     }
     count(txn, &row.peer, &row.look, false)
@@ -214,7 +237,6 @@ fn count(txn: &mut dyn Transaction, peer: &Peer, look: &Look, came: bool) -> Res
         step(&mut sums.events_both, counts.both);
         step(&mut sums.events_lacking, counts.they_lack);
     }
-    sums.at = sums.at.max(look.at);
     let unwritable = |_| StoreError::Damaged("unwritable tally");
     txn.put_note(Shelf::Peers, TALLY, &serde_json::to_vec(&tally).map_err(unwritable)?)?;
     match sums.tally.rows() {
@@ -265,6 +287,10 @@ impl Key {
         [&[BY_REPO], &self.repo[..], &[0], &self.mark].concat()
     }
 
+    fn of_peer_by_time(&self, at: Time) -> Vec<u8> {
+        [&[OF_PEER_BY_TIME], &self.mark[..], &at.0.to_be_bytes(), &self.repo].concat()
+    }
+
     fn by_time(&self, at: Time) -> Vec<u8> {
         [&[BY_TIME], &at.0.to_be_bytes()[..], &self.mark, &self.repo].concat()
     }
@@ -285,11 +311,6 @@ fn repo_bytes(repo: &RepoId) -> Vec<u8> {
 
 fn repo_prefix(repo: &RepoId) -> Vec<u8> {
     [&[BY_REPO], &repo_bytes(repo)[..], &[0]].concat()
-}
-
-fn time_of(key: &[u8]) -> Option<Time> {
-    let rest = key.strip_prefix(&[BY_TIME])?;
-    rest.first_chunk().map(|bytes| Time(u64::from_be_bytes(*bytes)))
 }
 
 fn read(note: &[u8]) -> Result<Note> {

@@ -33,8 +33,7 @@ pub fn mirrors(
 
 /// Over everything.
 pub fn summary(store: &dyn Snapshot, now: Time, age_max: Duration) -> Result<Ledger> {
-    let age_ms = u64::try_from(age_max.as_millis()).unwrap_or(u64::MAX);
-    let (tally, oldest) = shelf::tally_at(store, Time(now.0.saturating_sub(age_ms)))?;
+    let (tally, oldest) = shelf::tally_at(store, too_old(now, age_max))?;
     let oldest_secs = oldest.map_or(0, |at| now.since(at).as_secs());
     Ok(ledger(tally, oldest_secs, age_max))
 }
@@ -50,25 +49,27 @@ pub fn of_repo(
     Ok(sum(rows.iter().map(|row| &row.look), now, age_max))
 }
 
-/// Over all repositories at one relay, and how much of what we serve of them it has. All of it is
-/// compared in one go, so it is as old as the latest of it.
+/// Over all repositories at one relay, and how much of what we serve of them it had when they were
+/// last compared.
 pub fn of_relay(
     store: &dyn Snapshot,
     relay: &RelayUrl,
     now: Time,
     age_max: Duration,
 ) -> Result<(Ledger, Option<u16>)> {
-    let Sums { tally, events_both: both, events_lacking: they_lack, at } =
-        shelf::sums(store, &Peer::Relay(relay.clone()))?;
-    let age = now.since(at);
-    if age > age_max {
-        let old = Tally { unverifiable: tally.rows(), ..Tally::default() };
-        return Ok((ledger(old, age.as_secs(), age_max), None));
-    }
+    let peer = Peer::Relay(relay.clone());
+    let (sums, oldest) = shelf::sums_at(store, &peer, too_old(now, age_max))?;
+    let oldest_secs = oldest.map_or(0, |at| now.since(at).as_secs());
+    let Sums { tally, events_both: both, events_lacking: they_lack } = sums;
     let counts = Counts { both, they_lack, ..Counts::default() };
-    let compared = both + they_lack > 0;
-    let coverage = compared.then(|| counts.coverage_permille());
-    Ok((ledger(tally, age.as_secs(), age_max), coverage))
+    let coverage = (both + they_lack > 0).then(|| counts.coverage_permille());
+    Ok((ledger(tally, oldest_secs, age_max), coverage))
+}
+
+/// What was looked at before this says nothing any more.
+fn too_old(now: Time, age_max: Duration) -> Time {
+    let age_ms = u64::try_from(age_max.as_millis()).unwrap_or(u64::MAX);
+    Time(now.0.saturating_sub(age_ms))
 }
 
 fn sum<'a>(looks: impl Iterator<Item = &'a Look>, now: Time, age_max: Duration) -> Ledger {

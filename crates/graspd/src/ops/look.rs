@@ -257,11 +257,7 @@ async fn held(source: &Source, found: &mut Vec<Obstacle>) -> Result<bool> {
 
 /// Only those are looked into of which somebody lacks something: of others a report says nothing that
 /// was not told with what waits.
-async fn repositories(
-    source: &Source,
-    bar: &Progress,
-    found: &mut Vec<Obstacle>,
-) -> Result<bool> {
+async fn repositories(source: &Source, bar: &Progress, found: &mut Vec<Obstacle>) -> Result<bool> {
     let mut after = None;
     loop {
         let place = Place::Repos(Page { after, limit: PAGE });

@@ -38,6 +38,8 @@ struct Handle {
 
 /// Records wait for each other so that many share one transaction.
 const WRITE_AFTER: Duration = Duration::from_secs(2);
+/// Records in one transaction.
+const WRITTEN_MAX: usize = 500;
 
 impl Hands {
     pub(super) fn new(ground: Arc<Ground>, words: mpsc::Sender<Word>) -> Self {
@@ -197,7 +199,12 @@ impl Hands {
             return;
         }
         self.write_at = None;
-        let changed = std::mem::take(&mut self.changed);
+        // After a quarter hour all of them have changed; nobody should wait for that.
+        let mut changed = std::mem::take(&mut self.changed);
+        if let Some(rest) = changed.iter().nth(WRITTEN_MAX).cloned() {
+            self.changed = changed.split_off(&rest);
+            self.write_at = Some(now.plus(WRITE_AFTER));
+        }
         let records: Vec<_> = changed
             .into_iter()
             .filter_map(|relay| Some((engine.record(&relay, now)?, relay)))

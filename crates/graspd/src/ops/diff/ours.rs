@@ -26,7 +26,10 @@ pub(super) enum Ours {
         /// Once for each repository.
         may_return: bool,
     },
-    Stopped { opened: Box<Opened>, repos: Repos },
+    Stopped {
+        opened: Box<Opened>,
+        repos: Repos,
+    },
 }
 
 const PAGE: Budget = Budget { steps: 20_000, bytes: 16 << 20 };

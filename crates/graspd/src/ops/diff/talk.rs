@@ -175,7 +175,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
                         return Ok(message);
                     }
                 }
-                Message::Close(_) => bail!(HungUp),
+                Message::Close(_) => return Err(HungUp.into()),
                 _ => {}
             }
         }

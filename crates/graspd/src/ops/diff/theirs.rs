@@ -74,7 +74,7 @@ async fn dialled(dialer: &Dialer, relay: &RelayUrl) -> Result<WebSocketStream<St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use grasp_testkit::ChaosRelay;
+    use grasp_testkit::chaos::ChaosRelay;
 
     #[tokio::test]
     async fn who_hung_up_meanwhile_is_called_again_once_for_each_repository() {

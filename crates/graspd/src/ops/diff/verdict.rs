@@ -159,13 +159,16 @@ mod tests {
         let unclear = line(Standing::Incomparable("x".into()));
         let it = Difference { refs_apart: 1, ..Difference::default() };
         let different = line(Standing::of(it));
-        let code = |lines: &[Line], left_out| {
-            Compared { lines: lines.to_vec(), left_out }.exit_code()
-        };
+        let code =
+            |lines: &[Line], left_out| Compared { lines: lines.to_vec(), left_out }.exit_code();
         assert_eq!(code(&[], 0), 0);
         assert_eq!(code(&[equal.clone(), unlisted], 0), 0);
         assert_eq!(code(&[equal.clone(), unclear.clone()], 0), 2);
-        assert_eq!(code(&[equal.clone()], 1), 2, "of what was left out nothing is known");
+        assert_eq!(
+            code(std::slice::from_ref(&equal), 1),
+            2,
+            "of what was left out nothing is known"
+        );
         assert_eq!(code(&[equal, unclear, different], 1), 1);
     }
 }

@@ -98,14 +98,24 @@ const FAULTS: &[Fault] = &[
         "chmod 600 data/relay",
     ),
     ("event store", |it| it.store = Some((91, 100)), "are used", "NGIT_RELAY_DISK_BUDGET_BYTES"),
-    ("open files", |it| it.files.max = Some(1_024), "server may open 1024 files", "LimitNOFILE=65536"),
+    (
+        "open files",
+        |it| it.files.max = Some(1_024),
+        "server may open 1024 files",
+        "LimitNOFILE=65536",
+    ),
     (
         "open files",
         |it| it.files = Files { max: Some(512), of_server: false },
         "this shell may open 512 files",
         "LimitNOFILE=65536",
     ),
-    ("clock", |it| it.clocks[0].ahead_secs = 61, "61 s behind that of relay.example", "set-ntp true"),
+    (
+        "clock",
+        |it| it.clocks[0].ahead_secs = 61,
+        "61 s behind that of relay.example",
+        "set-ntp true",
+    ),
     ("clock", |it| it.clocks[0].ahead_secs = -3_600, "3600 s ahead of that", "timedatectl"),
     ("name", |it| it.public.dns = Some(Err("no".into())), "leads nowhere", "A or AAAA record"),
     (
