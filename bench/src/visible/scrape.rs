@@ -40,6 +40,23 @@ impl Checks {
         Ok(checks)
     }
 
+    /// Waits until there are as many as somebody wants.
+    pub(super) async fn reach(
+        address: &str,
+        enough: impl Fn(&Self) -> bool,
+        patience: Duration,
+    ) -> Result<Self> {
+        let started = Instant::now();
+        loop {
+            let now = Self::at(address).await?;
+            if enough(&now) {
+                return Ok(now);
+            }
+            ensure!(started.elapsed() < patience, "there are not enough looks at others: {now:?}");
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
     /// Waits until none has ended for so long.
     pub(super) async fn settle(
         address: &str,

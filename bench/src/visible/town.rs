@@ -7,6 +7,7 @@ use super::{CLOSED_NET, DOMAIN, HASTE, Run, plan};
 use crate::events::{issue, on_all_cores};
 use crate::filling;
 use crate::seedling::{MAIN, Seedling};
+use crate::stats::number;
 use crate::sync::shared::tagged;
 use anyhow::{Context, Result, ensure};
 use grasp_core::{EventId, Kind, VerifiedEvent};
@@ -61,6 +62,7 @@ impl Town {
             CLOSED_NET,
             // What waits was looked for already when it is asked about.
             ("NGIT_SYNC_HUNT_DELAY_SECS", "0"),
+            ("NGIT_SYNC_DIAL_GAP_MS", "20"),
         ];
         settings.extend(HASTE);
         let mut server = Server::start(&run.binary, &settings).await;
@@ -86,7 +88,9 @@ impl Town {
     /// finding its feet.
     async fn settles(&self, run: &Run) -> Result<()> {
         eprintln!("waiting for the first looks at others");
-        let checks = Checks::settle(&self.server.address, QUIET, run.plan.patience).await?;
+        let (wanted, patience) = (number(run.plan.town.repositories), run.plan.patience);
+        Checks::reach(&self.server.address, |checks| checks.events >= wanted, patience).await?;
+        let checks = Checks::settle(&self.server.address, QUIET, patience).await?;
         eprintln!("{checks:?}");
         let status = Visitor::to(&self.server.address).await?.reads("/api/v1/status").await?;
         let total = |name: &str| status.pointer(&format!("/totals/{name}")).and_then(Value::as_u64);
@@ -115,7 +119,7 @@ impl Papers {
         let begin = now - 30 * 24 * 3600;
         let announcements = on_all_cores(plan.repositories, |n| {
             let places = [&popular[n % popular.len()], &nobody(n % plan.relays)];
-            announcement(&repositories[n], places, begin + n as u64)
+            announcement(&repositories[n], places, begin + shuffled(n, plan.repositories))
         });
         let state = |n: usize, oid: &str, at: u64| {
             let of: &Repository = &repositories[n];
@@ -145,6 +149,11 @@ fn announcement(of: &Repository, relays: [&String; 2], at: u64) -> VerifiedEvent
     let draft = draft.tag(&["name", &format!("Project {}", of.identifier)]);
     let draft = draft.tag(&["description", "A project like many others, told in one sentence."]);
     of.owner.signs(tagged(tagged(draft, "clone", &clones), "relays", &relays))
+}
+
+/// Every number below `of` once, in an order in which neighbours have nothing in common.
+fn shuffled(number: usize, of: usize) -> u64 {
+    (number * 7_919 % of) as u64
 }
 
 /// An address of this machine, a different one for each number; what is dialled there is refused.

@@ -17,7 +17,6 @@ use tokio::time::sleep;
 
 const AGE_MAX: &str = "NGIT_SYNC_VERDICT_MAX_AGE_SECS";
 const DAY: Duration = Duration::from_secs(86_400);
-const LOOK_EVERY: Duration = Duration::from_millis(250);
 const QUIET: Duration = Duration::from_secs(3);
 
 pub(super) async fn measure(run: &mut Run) -> Result<()> {
@@ -98,16 +97,11 @@ impl Stage {
     /// Waits until every repository was looked at everywhere once more than `before`.
     async fn looked_at_all(&self, server: &Server, before: Checks) -> Result<Checks> {
         let wanted = number(self.plan.repositories * self.plan.peers);
-        let started = Instant::now();
-        loop {
-            let now = Checks::at(&server.address).await?;
-            let since = now - before;
-            if since.refs.min(since.events) >= wanted {
-                return Ok(now);
-            }
-            ensure!(started.elapsed() < self.patience, "of {wanted} looks there were {since:?}");
-            sleep(LOOK_EVERY).await;
-        }
+        let is_all = |now: &Checks| {
+            let since = *now - before;
+            since.refs.min(since.events) >= wanted
+        };
+        Checks::reach(&server.address, is_all, self.patience).await
     }
 }
 

@@ -282,6 +282,15 @@ mod tests {
     }
 
     #[test]
+    fn s30_what_changes_during_a_look_is_looked_at_again() {
+        let mut rounds = following(1, 1);
+        let check = rounds.poll(NOW).unwrap();
+        rounds.changed(&repo(0), NOW.plus(SECOND));
+        rounds.done(&check, None, NOW.plus(2 * SECOND));
+        assert_eq!(rounds.next_deadline(), Some(NOW.plus(31 * SECOND)));
+    }
+
+    #[test]
     fn s30_every_verdict_is_renewed_before_it_is_too_old_and_not_all_at_once() {
         let mut rounds = following(200, 5);
         let seen = lives(&mut rounds, NOW, 3 * 86_400);

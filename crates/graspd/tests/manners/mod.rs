@@ -1,7 +1,7 @@
 //! How a server treats others, read from what those others wrote down: who came when, for how long,
 //! and who had to wait meanwhile.
 
-use grasp_testkit::forge::{Asked, Forge, Manner};
+use grasp_testkit::forge::{Asked, Forge, Manner, What};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,10 +34,13 @@ impl Watched {
         Self { forge: Arc::new(Forge::start_with(manner).await), began_ms }
     }
 
-    /// In the order in which they began.
+    /// In the order in which they began. Who asks for no object only looks how it stands.
     pub(crate) fn visits(&self) -> Vec<Visit> {
         let mut visits: BTreeMap<usize, Visit> = BTreeMap::new();
-        for asked in self.forge.log() {
+        let log = self.forge.log();
+        let fetches = |asked: &&Asked| matches!(asked.what, What::FetchV0 | What::FetchV2);
+        let tries: BTreeSet<usize> = log.iter().filter(fetches).map(|asked| asked.visit).collect();
+        for asked in log.into_iter().filter(|asked| tries.contains(&asked.visit)) {
             let from_ms = self.began_ms + asked.started_ms;
             let to_ms = asked.left_ms.map_or(u64::MAX, |left_ms| self.began_ms + left_ms);
             let path = asked.path.trim_start_matches('/').split('/').next().unwrap_or_default();
