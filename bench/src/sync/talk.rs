@@ -72,7 +72,8 @@ fn answer(action: Action) -> Option<Input> {
             Some(Input::Ended { relay, sub, end })
         }
         Action::Reconcile { relay, sub, .. } => {
-            Some(Input::Ended { relay, sub, end: End::Reconciled { need: Vec::new() } })
+            let end = End::Reconciled { need: Vec::new(), lacking: 0 };
+            Some(Input::Ended { relay, sub, end })
         }
         Action::Authenticate(relay) => Some(accepted(relay)),
         Action::Hangup(_)

@@ -13,10 +13,13 @@ impl Relay {
         let compares = work.question.compares();
         match end {
             End::Complete(page) => self.handle_page(work, &page, around),
-            End::Reconciled { need } => match work.question {
-                Question::Check(check) => self.handle_check(check, need, around),
-                _ => self.handle_difference(&work, need, around),
-            },
+            End::Reconciled { need, lacking } => {
+                self.compared(&work.question, (need.len(), lacking), around);
+                match work.question {
+                    Question::Check(check) => self.handle_check(check, need, around),
+                    _ => self.handle_difference(&work, need, around),
+                }
+            }
             End::Flood(page) => self.handle_flood(&work, &page, around),
             End::NoNegentropy => {
                 self.no_negentropy(around);

@@ -24,7 +24,6 @@ impl Relay {
         around: &mut Around<'_>,
     ) {
         self.brake.answered();
-        self.history_verified(&work.question, need.is_empty(), around);
         let settings = around.settings;
         // The rest is found by the next comparison; the batch is not confirmed before that.
         let queued = self.session().map_or(0, Session::ids_queued);

@@ -6,6 +6,7 @@ use crate::vocabulary::{Level, Purpose};
 use crate::wanted::Wanted;
 use grasp_core::{Filter, Kind, Time, Timestamp};
 use std::collections::HashSet;
+use std::time::Duration;
 
 /// In the order in which they are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,6 +80,9 @@ pub(crate) struct Group {
     pub(crate) covered: Time,
     /// When it was last found out, or told, how the relay stands for these.
     pub(crate) verified: Time,
+    /// Somebody lacked something, so it is looked at again then, after a gap that grows.
+    pub(crate) recheck: Option<Time>,
+    pub(crate) recheck_gap: Duration,
     /// The lowest serial of its members.
     pub(crate) serial_min: u64,
     /// Values so long that some relays refuse them; alone, so that they spoil nobody else's filter.
@@ -157,6 +161,8 @@ impl Group {
             behind: Behind::default(),
             covered: Time(0),
             verified: Time(0),
+            recheck: None,
+            recheck_gap: Duration::ZERO,
             serial_min: 0,
             long: false,
             shelved: false,

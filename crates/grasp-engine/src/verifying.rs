@@ -3,7 +3,7 @@
 //! difference that stays is narrowed down to the repositories it is about.
 
 use crate::engine::Engine;
-use crate::groups::{Layer, Stage};
+use crate::groups::{Group, Layer, Stage};
 use crate::history::{Question, Work, session_compares};
 use crate::relay::{Around, Link, Negentropy, Relay, Session};
 use crate::timers::{Alarm, Concern};
@@ -24,11 +24,15 @@ pub(crate) struct Check {
 
 /// After so many the difference is taken for one that stays.
 const ROUNDS_MAX: u8 = 3;
+/// Whoever lacked something may have it soon.
+const RECHECK_FIRST: Duration = Duration::from_secs(60);
 /// A relay that keeps so much of what it names is not believed; fewer may be chance.
 const KEPT_MIN: usize = 20;
 const KEPT_MAX: usize = 10_000;
 /// How soon somebody is looked at again who could not be now.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// Nothing is due.
+const FAR: Time = Time(u64::MAX / 2);
 /// Repositories told of at once.
 const TOLD_MAX: usize = 200;
 
@@ -52,9 +56,10 @@ impl Engine {
                 Link::Down => relay.verify_away(every, around),
                 Link::Dialling { .. } => {}
             }
-            let due = relay.oldest_verdict().max(relay.doubted).plus(every);
+            let due = relay.next_due(every);
             let soon = now.plus(AGAIN_AFTER.min(every / 4));
-            around.timers.at_latest(relay.alarm(Concern::Verify), due.max(soon));
+            let again = if due > now { due } else { soon };
+            around.timers.at_latest(relay.alarm(Concern::Verify), again);
         });
         self.pump(number, now);
     }
@@ -72,8 +77,17 @@ impl Relay {
     pub(crate) fn oldest_verdict(&self) -> Time {
         let of_repos = self.groups.iter().filter(|group| group.layer == Layer::Repos);
         match self.link {
-            Link::Up(_) => of_repos.map(|group| group.verified).min().unwrap_or(Time(u64::MAX / 2)),
+            Link::Up(_) => of_repos.map(|group| group.verified).min().unwrap_or(FAR),
             Link::Down | Link::Dialling { .. } => self.verified,
+        }
+    }
+
+    /// When something of it is due, while it is linked or not.
+    fn next_due(&self, every: Duration) -> Time {
+        let of_repos = self.groups.iter().filter(|group| group.layer == Layer::Repos);
+        match self.link {
+            Link::Up(_) => of_repos.map(|group| group.due_at(every)).min().unwrap_or(FAR),
+            Link::Down | Link::Dialling { .. } => self.verified.max(self.doubted).plus(every),
         }
     }
 
@@ -82,7 +96,7 @@ impl Relay {
         self.doubted = Time(0);
         let due: Vec<u32> = (0..)
             .zip(&self.groups)
-            .filter(|(_, group)| group.layer == Layer::Repos && group.verified.plus(every) <= now)
+            .filter(|(_, group)| group.layer == Layer::Repos && group.due_at(every) <= now)
             .map(|(number, _)| number)
             .collect();
         let known = |number: &u32| self.group(*number).is_some_and(|it| it.verified > Time(0));
@@ -99,7 +113,7 @@ impl Relay {
             Some(doubt) => {
                 for number in due {
                     let Some(group) = self.group_mut(number) else { continue };
-                    group.verified = now;
+                    (group.verified, group.recheck) = (now, None);
                     let members = group.members.clone();
                     self.tell_doubt(&members, doubt, around);
                 }
@@ -180,6 +194,9 @@ impl Relay {
         let open = session.asked.values().filter_map(|asked| asked.work.question.check());
         if !open.chain(&session.checks).any(|it| it.group == number) {
             session.checks.push_back(check);
+            if let Some(group) = self.group_mut(number) {
+                group.recheck = None;
+            }
         }
     }
 
@@ -208,9 +225,6 @@ impl Relay {
         around: &mut Around<'_>,
     ) {
         self.brake.answered();
-        if let Some(group) = self.group_mut(check.group) {
-            group.verified = around.now;
-        }
         if need.is_empty() {
             return;
         }
@@ -286,19 +300,34 @@ impl Relay {
         filter
     }
 
-    /// A comparison of the past told the same, if it was about what names our repositories.
-    pub(crate) fn history_verified(
+    /// A comparison, of the past or for its own sake, told how both stand: so many we lack, so many
+    /// they do.
+    pub(crate) fn compared(
         &mut self,
         question: &Question,
-        all: bool,
+        (ours, theirs): (usize, usize),
         around: &mut Around<'_>,
     ) {
-        let Question::Compare(part, None) = question else { return };
-        let now = around.now;
-        let Some(group) = self.group_mut(part.group) else { return };
-        if group.layer == Layer::Repos && part.part == 1 {
-            // What had to be fetched first is looked at again when it is here.
-            group.verified = if all { now } else { Time(0) };
+        let (number, members) = match question {
+            Question::Compare(part, None) if part.part == 1 => (part.group, None),
+            Question::Check(check) => (check.group, Some(check.members.len())),
+            _ => return,
+        };
+        let (now, alarm) = (around.now, self.alarm(Concern::Verify));
+        let every = around.settings.verified_every();
+        let Some(group) = self.group_mut(number).filter(|it| it.layer == Layer::Repos) else {
+            return;
+        };
+        // What had to be fetched first is looked at again when it is here; a check sees to that itself.
+        group.verified = if ours > 0 && members.is_none() { Time(0) } else { now };
+        let differs = theirs > 0 || (ours > 0 && members.is_some());
+        if let Some(every) = every.filter(|_| differs && group.recheck.is_none()) {
+            group.recheck_gap = (group.recheck_gap * 2).clamp(RECHECK_FIRST.min(every / 4), every);
+            let at = now.plus(group.recheck_gap);
+            group.recheck = Some(at);
+            around.timers.at_latest(alarm, at);
+        } else if !differs && members.is_none_or(|members| members == group.members.len()) {
+            (group.recheck, group.recheck_gap) = (None, Duration::ZERO);
         }
     }
 }
@@ -314,6 +343,13 @@ impl Question {
     /// Is it asked by NIP-77?
     pub(crate) fn compares(&self) -> bool {
         matches!(self, Self::Compare(..) | Self::Check(_))
+    }
+}
+
+impl Group {
+    fn due_at(&self, every: Duration) -> Time {
+        let regular = self.verified.plus(every);
+        self.recheck.map_or(regular, |recheck| recheck.min(regular))
     }
 }
 

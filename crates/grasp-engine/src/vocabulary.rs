@@ -119,8 +119,9 @@ pub enum End {
     Silent,
     /// More came than one question may bring; the link has sent CLOSE.
     Flood(Page),
-    /// Both sides are compared. `need` is what they have and we neither have nor refused.
-    Reconciled { need: Vec<EventId> },
+    /// Both sides are compared. `need` is what they have and we neither have nor refused; so many of
+    /// ours they do not have.
+    Reconciled { need: Vec<EventId>, lacking: usize },
     /// The relay does not speak NIP-77.
     NoNegentropy,
     /// It does, but this attempt failed.

@@ -224,7 +224,12 @@ impl Bench {
     }
 
     pub fn reconciled(&mut self, name: &str, sub: Sub, need: Vec<EventId>) {
-        self.ends(name, sub, End::Reconciled { need });
+        self.ends(name, sub, End::Reconciled { need, lacking: 0 });
+    }
+
+    /// Both sides are compared: so many of ours they lack.
+    pub fn reconciled_lacking(&mut self, name: &str, sub: Sub, lacking: usize) {
+        self.ends(name, sub, End::Reconciled { need: Vec::new(), lacking });
     }
 
     pub fn ends(&mut self, name: &str, sub: Sub, end: End) {

@@ -2,7 +2,7 @@
 //! the hunt, through the same guarded way out, and writes one row for each look.
 
 use super::refs::compare;
-use super::rounds::{Check, RoundSettings, Rounds};
+use super::rounds::{Check, Finding, RoundSettings, Rounds};
 use super::row::{Look, Peer, Seen, Why};
 use super::{keep_only, of, tell};
 use crate::fetch::{Desk, Fetcher, Part};
@@ -10,6 +10,7 @@ use crate::hunt::HuntWatch;
 use crate::ingest::{Signed, concerned, signed};
 use crate::node::Node;
 use crate::outbound::Rule;
+use crate::report::Verdict;
 use grasp_core::nip34::Announcement;
 use grasp_core::{CloneUrl, Domain, Kind, Oid, RepoId, Time};
 use grasp_engine::hunt::Outcome;
@@ -40,8 +41,8 @@ enum Word {
 
 #[derive(Debug)]
 enum Done {
-    /// Until when its place wants to be left alone.
-    Looked(Option<Time>),
+    /// What was found, and until when its place wants to be left alone.
+    Looked(Finding, Option<Time>),
     PutOff(Time),
     /// It is not served, or not named, any more.
     Gone,
@@ -119,10 +120,12 @@ impl Checker {
         match word {
             Word::Now(Some(repo)) => self.rounds.now(&repo, now),
             Word::Now(None) => self.rounds.everything_now(now),
-            Word::Done(check, Done::Looked(pause)) => self.rounds.done(&check, pause, now),
+            Word::Done(check, Done::Looked(found, pause)) => {
+                self.rounds.done(&check, found, pause, now);
+            }
             Word::Done(check, Done::PutOff(until)) => self.rounds.put_off(&check, until),
             Word::Done(check, Done::Gone) => {
-                self.rounds.done(&check, None, now);
+                self.rounds.done(&check, Finding::Nothing, None, now);
                 self.look_at(check.repo).await;
             }
         }
@@ -294,6 +297,12 @@ fn named(store: &dyn EventStore, node: &Node, repo: &RepoId) -> Result<Option<Na
 
 /// One look at one address.
 async fn look(node: &Node, guide: &Guide, check: &Check) -> Done {
+    match state_of(node, check).await {
+        None => return Done::Gone,
+        // Nobody signed anything yet; when somebody does, it is looked at.
+        Some(Signed { in_force: None, .. }) => return Done::Looked(Finding::Equal, None),
+        Some(_) => {}
+    }
     let domain = check.url.domain();
     if let Err(until) = guide.hunt.may_check(&domain, false).await {
         return Done::PutOff(until);
@@ -308,32 +317,38 @@ async fn look(node: &Node, guide: &Guide, check: &Check) -> Done {
     };
     guide.hunt.checked(domain, objected);
     let now = node.clock.now();
-    let (rules, repo) = (Arc::clone(&node.rules), check.repo.clone());
     // Read after they were asked: what was signed meanwhile they can hardly have.
-    let Some(Some(signed)) = ask(node, move |store| signed(store, &rules, &repo)).await else {
-        return Done::Gone;
-    };
-    let named = tell::clones(&node.service, &signed.announcement, &check.repo);
-    if !named.contains(&check.url) {
-        return Done::Gone;
-    }
+    let Some(signed) = state_of(node, check).await else { return Done::Gone };
     let seen = match &listed {
         Ok(theirs) => match &signed.in_force {
             Some(in_force) => Seen::Refs(compare(in_force, signed.waiting.as_ref(), theirs)),
-            None => return Done::Looked(None),
+            None => return Done::Looked(Finding::Equal, None),
         },
         Err(Outcome::Crowded { until }) => return Done::PutOff(*until),
         Err(Outcome::Cancelled) => return Done::PutOff(now.plus(AGAIN_AFTER)),
-        Err(Outcome::Ourselves) => return Done::Looked(None),
+        Err(Outcome::Ourselves) => return Done::Looked(Finding::Equal, None),
         Err(outcome) => Seen::Nothing(why(outcome, now)),
     };
     let pause = match seen {
         Seen::Nothing(Why::RateLimited { until }) => Some(until),
         _ => None,
     };
+    let found = match seen.verdict() {
+        Verdict::Equal => Finding::Equal,
+        Verdict::WeLack | Verdict::TheyLack => Finding::Differs,
+        Verdict::Unverifiable => Finding::Nothing,
+    };
     node.metrics.ledger.checked("refs", seen.verdict());
     write(node, check, Look::new(seen, now)).await;
-    Done::Looked(pause)
+    Done::Looked(found, pause)
+}
+
+/// What should be there; `None` if this address is not looked at any more.
+async fn state_of(node: &Node, check: &Check) -> Option<Signed> {
+    let (rules, repo) = (Arc::clone(&node.rules), check.repo.clone());
+    let found = ask(node, move |store| signed(store, &rules, &repo)).await??;
+    let named = tell::clones(&node.service, &found.announcement, &check.repo);
+    named.contains(&check.url).then_some(found)
 }
 
 fn why(outcome: &Outcome, now: Time) -> Why {

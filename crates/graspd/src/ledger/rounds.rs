@@ -47,6 +47,20 @@ pub struct Rounds {
     ready: BTreeSet<(Time, Domain)>,
     /// What is being looked at, and when it has to be again if something changed meanwhile.
     running: BTreeMap<Check, Option<Time>>,
+    /// What is due before its place had time to follow, and when it has.
+    later: BTreeMap<Check, Time>,
+    /// Where all was not well the last time: how long it was left alone since.
+    gaps: BTreeMap<Check, Duration>,
+}
+
+/// What a look came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finding {
+    Equal,
+    /// Somebody lacks something, and may have it soon.
+    Differs,
+    /// It could not be found out.
+    Nothing,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +71,10 @@ struct Place {
     /// Its moment in `ready`.
     ready: Option<Time>,
 }
+
+/// Until the next look after one that did not end well.
+const RECHECK_FIRST: Duration = Duration::from_secs(60);
+const RETRY_FIRST: Duration = Duration::from_secs(600);
 
 impl Rounds {
     pub fn new(settings: RoundSettings) -> Self {
@@ -98,8 +116,15 @@ impl Rounds {
 
     /// Something about it changed here: its mirrors are looked at once they had time to follow.
     pub fn changed(&mut self, repo: &RepoId, now: Time) {
-        let lag = self.settings.lag.min(self.settings.age_max / 4);
-        self.bring_forward(repo, now.plus(lag));
+        let at = now.plus(self.settings.lag.min(self.settings.age_max / 4));
+        for check in self.of(repo) {
+            if let Some(again) = self.running.get_mut(&check) {
+                *again = Some(again.map_or(at, |before| before.min(at)));
+            } else if self.due_at(&check).is_some_and(|due| due <= at) {
+                self.later.insert(check, at);
+            }
+        }
+        self.bring_forward(repo, at);
     }
 
     /// Somebody wants to know.
@@ -126,10 +151,23 @@ impl Rounds {
         Some(check)
     }
 
-    /// It was looked at, whatever came of it; `pause` is until when the place wants to be left alone.
-    pub fn done(&mut self, check: &Check, pause: Option<Time>, now: Time) {
-        let due = now.plus(self.interval(check));
-        self.end(check, due, pause);
+    /// It was looked at; `pause` is until when the place wants to be left alone. Where all is not well
+    /// it is looked at again soon, and then ever less.
+    pub fn done(&mut self, check: &Check, found: Finding, pause: Option<Time>, now: Time) {
+        let interval = self.interval(check);
+        let later = self.later.remove(check).filter(|later| *later > now);
+        let gap = self.gaps.remove(check).unwrap_or_default();
+        let first = match found {
+            Finding::Equal => interval,
+            Finding::Differs => RECHECK_FIRST.min(self.settings.age_max / 4),
+            Finding::Nothing => RETRY_FIRST,
+        };
+        let wait = (gap * 2).max(first).min(interval);
+        if found != Finding::Equal && self.due_at(check).is_some() {
+            self.gaps.insert(check.clone(), wait);
+        }
+        let due = now.plus(if found == Finding::Equal { interval } else { wait });
+        self.end(check, later.map_or(due, |later| later.min(due)), pause);
     }
 
     /// It could not be asked; nothing is known.
@@ -167,9 +205,8 @@ impl Rounds {
 
     fn bring_forward(&mut self, repo: &RepoId, at: Time) {
         for check in self.of(repo) {
-            if let Some(again) = self.running.get_mut(&check) {
-                *again = Some(again.map_or(at, |before| before.min(at)));
-            } else if self.due_at(&check).is_some_and(|due| due > at) {
+            let due_later = self.due_at(&check).is_some_and(|due| due > at);
+            if due_later && !self.running.contains_key(&check) {
                 self.put(check, at);
             }
         }
@@ -198,6 +235,8 @@ impl Rounds {
             self.due.remove(&check.repo);
         }
         self.len -= 1;
+        self.later.remove(check);
+        self.gaps.remove(check);
         let domain = check.url.domain();
         if let Some(place) = self.places.get_mut(&domain) {
             place.queue.remove(&(due, check.clone()));
@@ -274,7 +313,7 @@ mod tests {
                 open.push(check);
             }
             for check in open {
-                rounds.done(&check, None, now);
+                rounds.done(&check, Finding::Equal, None, now);
                 seen.entry(check).or_default().push(now);
             }
         }
@@ -286,7 +325,7 @@ mod tests {
         let mut rounds = following(1, 1);
         let check = rounds.poll(NOW).unwrap();
         rounds.changed(&repo(0), NOW.plus(SECOND));
-        rounds.done(&check, None, NOW.plus(2 * SECOND));
+        rounds.done(&check, Finding::Equal, None, NOW.plus(2 * SECOND));
         assert_eq!(rounds.next_deadline(), Some(NOW.plus(31 * SECOND)));
     }
 
@@ -334,12 +373,12 @@ mod tests {
         let (slow, rest) = open.split_first().unwrap();
         let later = NOW.plus(60 * SECOND);
         rounds.put_off(slow, later);
-        rest.iter().for_each(|check| rounds.done(check, None, NOW));
+        rest.iter().for_each(|check| rounds.done(check, Finding::Equal, None, NOW));
         let domain = slow.url.domain();
         let mut others = 0;
         while let Some(check) = rounds.poll(NOW) {
             assert_ne!(check.url.domain(), domain, "left alone until it may be asked");
-            rounds.done(&check, None, NOW);
+            rounds.done(&check, Finding::Equal, None, NOW);
             others += 1;
         }
         assert_eq!(others, 16);
@@ -358,8 +397,37 @@ mod tests {
         rounds.now(&repo(0), now);
         let check = rounds.poll(now.plus(30 * SECOND)).unwrap();
         rounds.now(&repo(0), now.plus(31 * SECOND));
-        rounds.done(&check, None, now.plus(32 * SECOND));
+        rounds.done(&check, Finding::Equal, None, now.plus(32 * SECOND));
         assert_eq!(rounds.poll(now.plus(33 * SECOND)), None, "once, and then it is fresh");
+    }
+
+    #[test]
+    fn s43_what_is_new_is_looked_at_at_once_and_again_when_mirrors_had_time_to_follow() {
+        let mut rounds = following(1, 1);
+        rounds.changed(&repo(0), NOW);
+        let check = rounds.poll(NOW).unwrap();
+        rounds.done(&check, Finding::Equal, None, NOW.plus(SECOND));
+        assert_eq!(rounds.poll(NOW.plus(29 * SECOND)), None);
+        assert_eq!(rounds.poll(NOW.plus(30 * SECOND)), Some(check));
+    }
+
+    #[test]
+    fn s43_who_lagged_is_looked_at_again_soon_and_then_ever_less() {
+        let mut rounds = following(1, 1);
+        let (mut now, mut last, mut gaps) = (NOW, NOW, Vec::new());
+        while gaps.len() < 12 {
+            let check = rounds.poll(now).unwrap();
+            gaps.push(now.since(last).as_secs());
+            last = now;
+            rounds.done(&check, Finding::Differs, None, now);
+            now = rounds.next_deadline().unwrap();
+        }
+        assert_eq!(gaps[..6], [0, 60, 120, 240, 480, 960]);
+        assert_eq!(gaps[11], rounds.interval(&rounds.of(&repo(0))[0]).as_secs());
+        let check = rounds.poll(now).unwrap();
+        rounds.done(&check, Finding::Equal, None, now);
+        assert!(rounds.next_deadline().unwrap().since(now) > DAY / 2);
+        assert!(rounds.gaps.is_empty());
     }
 
     #[test]
@@ -368,7 +436,7 @@ mod tests {
         let open = rounds.poll(NOW).unwrap();
         rounds.follow(&repo(0), &[(url(1, 0), None)], NOW);
         rounds.forget(&repo(1));
-        rounds.done(&open, None, NOW);
+        rounds.done(&open, Finding::Equal, None, NOW);
         let seen = lives(&mut rounds, NOW, 10);
         assert!(seen.keys().all(|check| check.repo != repo(1) && check.url != url(0, 0)));
         assert_eq!(rounds.len(), 3);

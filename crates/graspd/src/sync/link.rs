@@ -588,7 +588,8 @@ impl Link<'_> {
                     let desk = (&node.ingest, &node.metrics.ledger);
                     standing::keep(desk, warner, &self.line.relay, counts, now).await;
                 }
-                self.end(sub, End::Reconciled { need: difference.need }).await;
+                let (need, lacking) = (difference.need, difference.have.len());
+                self.end(sub, End::Reconciled { need, lacking }).await;
                 Ok(())
             }
             Progress::Failed(why) => {
