@@ -66,7 +66,8 @@ impl Above {
             done = work => done?,
             never = watching => return never,
         };
-        let peak = process::peak_mb(pid)? - idle;
+        // What was given back meanwhile may be more than was needed.
+        let peak = (process::peak_mb(pid)? - idle).max(0.0);
         Ok((done, Self { idle, peak, anonymous: most - anonymous }))
     }
 
