@@ -72,12 +72,13 @@ fn answer(action: Action) -> Option<Input> {
             Some(Input::Ended { relay, sub, end })
         }
         Action::Reconcile { relay, sub, .. } => {
-            let end = End::Reconciled { need: Vec::new(), lacking: 0 };
+            let end = End::Reconciled { need: Vec::new(), lacking: 0, sample: Vec::new() };
             Some(Input::Ended { relay, sub, end })
         }
         Action::Authenticate(relay) => Some(accepted(relay)),
         Action::Hangup(_)
         | Action::Close { .. }
+        | Action::Stands { .. }
         | Action::Doubt { .. }
         | Action::Remember(_)
         | Action::Forget(_)

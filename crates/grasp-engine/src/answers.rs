@@ -1,6 +1,7 @@
 //! What follows from the end of a subscription: each refusal has its own answer (S-23), and none
 //! of them touches anybody but the relay that gave it.
 
+use crate::checking::Difference;
 use crate::history::{Question, Work};
 use crate::refusal::Refusal;
 use crate::relay::{Around, Auth, Relay};
@@ -13,13 +14,15 @@ impl Relay {
         let compares = work.question.compares();
         match end {
             End::Complete(page) => self.handle_page(work, &page, around),
-            End::Reconciled { need, lacking } => {
-                self.compared(&work.question, (need.len(), lacking), around);
-                match work.question {
-                    Question::Check(check) => self.handle_check(check, need, around),
-                    _ => self.handle_difference(&work, need, around),
+            End::Reconciled { need, lacking, sample } => match work.question {
+                Question::Check(check) => {
+                    self.handle_check(check, Difference { need, lacking, sample }, around);
                 }
-            }
+                _ => {
+                    self.compared(&work.question, lacking + need.len() > 0);
+                    self.handle_difference(&work, need, around);
+                }
+            },
             End::Flood(page) => self.handle_flood(&work, &page, around),
             End::NoNegentropy => {
                 self.no_negentropy(around);
@@ -131,7 +134,7 @@ impl Relay {
         let sent = match &work.question {
             Question::Pages(asks) => asks.len(),
             Question::Compare(..) | Question::Ids(_) | Question::Owed(_) => 1,
-            Question::Check(_) | Question::CheckIds(..) => 1,
+            Question::Check(_) | Question::CheckIds(..) | Question::CheckSample(..) => 1,
         };
         self.fewer_filters(sent, around)
     }
@@ -163,7 +166,10 @@ impl Relay {
             Question::Pages(asks) => asks.iter().map(|ask| ask.part.group).collect(),
             Question::Compare(part, _) => vec![part.group],
             Question::Check(check) => vec![check.group],
-            Question::Ids(_) | Question::Owed(_) | Question::CheckIds(..) => Vec::new(),
+            Question::Ids(_)
+            | Question::Owed(_)
+            | Question::CheckIds(..)
+            | Question::CheckSample(..) => Vec::new(),
         };
         let long: Vec<u32> = groups.into_iter().filter(|group| self.is_long(*group)).collect();
         for number in &long {

@@ -43,6 +43,9 @@ impl Relay {
     /// NIP-77 is not to be had here, for now or at all: everything that was to be compared is read
     /// page by page instead.
     pub(crate) fn handle_no_comparison(&mut self, work: Work, around: &mut Around<'_>) {
+        if let Some(check) = work.question.check() {
+            self.check_failed(check);
+        }
         // Put back, so that it is counted with the others that wait.
         if let Some(session) = self.session_mut() {
             session.comparisons.push_front(work);

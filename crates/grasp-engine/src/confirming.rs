@@ -4,7 +4,6 @@ use crate::groups::{Behind, Stage};
 use crate::history::{Aim, Question, Work};
 use crate::relay::{Around, Relay};
 use crate::vocabulary::{Purpose, Sub};
-use grasp_core::Time;
 
 impl Relay {
     pub(crate) fn add_questions(&mut self, batch: Option<u64>, questions: Vec<Question>) {
@@ -88,10 +87,8 @@ impl Relay {
             let again = owed.iter().map(|(id, attempts)| (*id, attempts + 1)).collect();
             self.owe(again, around);
         }
-        if let Some(check) = work.question.check()
-            && let Some(group) = self.group_mut(check.group)
-        {
-            group.verified = Time(0);
+        if let Some(check) = work.question.check() {
+            self.check_failed(check);
         }
         self.brake.unanswered(around.now, around.settings);
         self.fail(work.batch);

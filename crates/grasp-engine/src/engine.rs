@@ -19,6 +19,8 @@ pub struct Engine {
     pub(crate) chance: u64,
     pub(crate) wanted: Wanted,
     pub(crate) relays: Vec<Option<Relay>>,
+    /// When the clock was last looked at.
+    pub(crate) looked: Time,
     pub(crate) numbers: BTreeMap<RelayUrl, u32>,
     pub(crate) free: Vec<u32>,
     pub(crate) timers: Timers,
@@ -41,6 +43,7 @@ impl Engine {
             chance: seed,
             wanted: Wanted::default(),
             relays: Vec::new(),
+            looked: Time(0),
             numbers: BTreeMap::new(),
             free: Vec::new(),
             timers: Timers::default(),
@@ -91,6 +94,7 @@ impl Engine {
 
     /// You asked to be woken.
     pub fn handle_deadline(&mut self, now: Time) {
+        self.heed_clock(now);
         while let Some(alarm) = self.timers.rung(now) {
             match alarm {
                 Alarm::Window => self.plan(now),

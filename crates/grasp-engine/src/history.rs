@@ -2,11 +2,11 @@
 //! ended well (S-2, S-20). Compared first where much of it should be known already (S-18), else
 //! read page by page (S-19). A question that fails takes its batch back to the beginning.
 
+use crate::checking::Check;
 use crate::groups::{Layer, Part, Stage};
 use crate::live::before;
 use crate::pages::Paging;
 use crate::relay::{Around, Negentropy, Relay, Session};
-use crate::verifying::Check;
 use crate::vocabulary::{Action, Errand, Hint, Page, Purpose, Tally};
 use grasp_core::{EventId, Filter, Time, Timestamp};
 use std::time::Duration;
@@ -77,6 +77,8 @@ pub(crate) enum Question {
     /// How both sides stand for some repositories, and what that showed us to lack.
     Check(Check),
     CheckIds(Check, Vec<EventId>),
+    /// Some of what it says it has.
+    CheckSample(Check, Vec<EventId>),
 }
 
 /// One filter and where its next page starts.
@@ -228,7 +230,7 @@ impl Relay {
             if may_page && !session.rounds.is_empty() {
                 return Some(Kind::Round);
             }
-            let check = may_compare && self.next_check(around.now) == Some(Ok(()));
+            let check = may_compare && may_page && self.next_check(around.now) == Some(Ok(()));
             return check.then_some(Kind::Check);
         }
     }
@@ -443,7 +445,7 @@ impl Relay {
                 let Some(group) = self.group(part.group) else { return };
                 let mut filter = group.filter(part.part, around.wanted);
                 filter.since = *since;
-                Action::Reconcile { relay, sub, filter, errand }
+                Action::Reconcile { relay, sub, filter, errand, standing: Vec::new() }
             }
             Question::Pages(asks) => {
                 let filters: Vec<Filter> =
@@ -454,9 +456,10 @@ impl Relay {
                 let filter = self.check_filter(check, around);
                 let live_since = self.live_since(&[check.group]);
                 let errand = Errand { purpose: Purpose::Backfill, live_since };
-                Action::Reconcile { relay, sub, filter, errand }
+                let standing = self.repo_ids(&check.members, around);
+                Action::Reconcile { relay, sub, filter, errand, standing }
             }
-            Question::Ids(ids) | Question::CheckIds(_, ids) => {
+            Question::Ids(ids) | Question::CheckIds(_, ids) | Question::CheckSample(_, ids) => {
                 Action::Request { relay, sub, filters: [named(ids.clone())].into(), errand }
             }
             Question::Owed(owed) => {
@@ -545,7 +548,9 @@ impl Session {
     pub(crate) fn put_back(&mut self, work: Work) {
         match work.question {
             Question::Compare(..) => self.comparisons.push_front(work),
-            Question::Check(check) => self.checks.push_front(check),
+            Question::Check(_) | Question::CheckIds(..) | Question::CheckSample(..) => {
+                self.checks.push_front(work.question);
+            }
             _ => self.pages.push_front(work),
         }
     }

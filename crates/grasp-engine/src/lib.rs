@@ -4,6 +4,8 @@
 #![warn(clippy::indexing_slicing, clippy::expect_used, clippy::iter_over_hash_type)]
 
 mod answers;
+mod checking;
+mod clock;
 mod comparing;
 mod confirming;
 mod dial;

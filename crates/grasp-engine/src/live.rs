@@ -273,14 +273,19 @@ impl Relay {
         self.give_up_batches();
         let Some(session) = self.session_mut() else { return };
         session.repack_since = None;
+        let checks = session.checks_under_way().next().is_some();
         session.checks.clear();
-        session.pages.retain(|work| work.question.check().is_none());
         let others = session.live.iter().filter(|(_, live)| !live.is_first_layer());
         let subs: Vec<Sub> = others.map(|(sub, _)| *sub).collect();
         let relay = self.url.clone();
         for sub in subs {
             self.lose_live(sub, around.now);
             around.act(Action::Close { relay: relay.clone(), sub });
+        }
+        // Whom somebody waited for is looked at anew: nobody knows in which group he is now.
+        if checks || self.groups.iter().any(|group| group.recheck.is_some()) {
+            self.groups.iter_mut().for_each(|group| group.verified = Time(0));
+            self.verify_soon(around);
         }
         self.pack(around);
         self.hear_all(around);

@@ -60,6 +60,10 @@ impl Pace {
         Ok(())
     }
 
+    pub(crate) fn clock_went_back(&mut self, by_ms: u64) {
+        self.full_at_ms = self.full_at_ms.saturating_sub(by_ms);
+    }
+
     fn free_at(&self) -> Time {
         Time((self.full_at_ms + self.every_ms).saturating_sub(self.burst * self.every_ms))
     }

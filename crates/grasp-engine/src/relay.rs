@@ -1,12 +1,11 @@
 //! One other relay: how it is, what is wanted of it, and, while it is linked, what is open there.
 
 use crate::groups::{Behind, Group, Item, Layer, Members, Size, Stage, grouped};
-use crate::history::{Asked, Batch, Work};
+use crate::history::{Asked, Batch, Question, Work};
 use crate::live::Live;
 use crate::pace::Pace;
 use crate::record::{Account, Learned, Record};
 use crate::timers::{Alarm, Concern, Timers};
-use crate::verifying::Check;
 use crate::vocabulary::{Action, Doubt, Peer, Purpose, Sub};
 use crate::wanted::Wanted;
 use crate::{Health, Settings};
@@ -86,8 +85,8 @@ pub(crate) struct Session {
     pub(crate) comparisons: VecDeque<Work>,
     /// What is not heard live and asked for in turn; goes last.
     pub(crate) rounds: VecDeque<Work>,
-    /// Comparisons that only show how it stands; after all else.
-    pub(crate) checks: VecDeque<Check>,
+    /// Questions that only show how it stands; after all else.
+    pub(crate) checks: VecDeque<Question>,
     /// What checks named: how much of it came, and what did not.
     pub(crate) given: usize,
     pub(crate) kept: BTreeSet<EventId>,
@@ -158,6 +157,10 @@ pub(crate) struct Brake {
 }
 
 impl Brake {
+    pub(crate) fn moments(&mut self) -> [&mut Time; 3] {
+        [&mut self.cooling_until, &mut self.paused_until, &mut self.unanswered_until]
+    }
+
     /// Until when nothing at all is asked.
     pub(crate) fn all_until(&self) -> Time {
         self.cooling_until.max(self.paused_until)
@@ -502,8 +505,8 @@ impl Relay {
         self.last_alive = self.alive_at(now).map(|_| now);
         self.verified = self.oldest_verdict().min(now);
         let Link::Up(session) = std::mem::replace(&mut self.link, Link::Down) else { return None };
-        for number in session.unverified() {
-            if let Some(group) = self.group_mut(number) {
+        for check in session.checks_under_way() {
+            if let Some(group) = self.group_mut(check.group) {
                 group.verified = Time(0);
             }
         }

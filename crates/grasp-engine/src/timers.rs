@@ -96,6 +96,14 @@ impl<A: Ord + Clone> Timers<A> {
         self.queue.first().cloned()
     }
 
+    /// All of them, by as much.
+    pub(crate) fn ring_earlier(&mut self, by_ms: u64) {
+        let earlier = |at: Time| Time(at.0.saturating_sub(by_ms));
+        self.at.values_mut().for_each(|at| *at = earlier(*at));
+        let queue = std::mem::take(&mut self.queue);
+        self.queue = queue.into_iter().map(|(at, alarm)| (earlier(at), alarm)).collect();
+    }
+
     /// The next alarm that has rung by `now`.
     pub(crate) fn rung(&mut self, now: Time) -> Option<A> {
         let rung = self.next().filter(|(at, _)| *at <= now)?;

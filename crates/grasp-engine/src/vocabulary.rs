@@ -120,8 +120,8 @@ pub enum End {
     /// More came than one question may bring; the link has sent CLOSE.
     Flood(Page),
     /// Both sides are compared. `need` is what they have and we neither have nor refused; so many of
-    /// ours they do not have.
-    Reconciled { need: Vec<EventId>, lacking: usize },
+    /// ours they do not have. Of what both are said to have, the `sample` may be asked for.
+    Reconciled { need: Vec<EventId>, lacking: usize, sample: Vec<EventId> },
     /// The relay does not speak NIP-77.
     NoNegentropy,
     /// It does, but this attempt failed.
@@ -174,12 +174,19 @@ pub enum Action {
         filters: Arc<[Filter]>,
         errand: Errand,
     },
-    /// Compares what both sides have for one filter (NIP-77).
+    /// Compares what both sides have for one filter (NIP-77). How these repositories stand by it is
+    /// kept in mind until `Stands`.
     Reconcile {
         relay: RelayUrl,
         sub: Sub,
         filter: Filter,
         errand: Errand,
+        standing: Vec<RepoId>,
+    },
+    /// What comparisons showed of these is how they stand.
+    Stands {
+        relay: RelayUrl,
+        repos: Vec<RepoId>,
     },
     /// CLOSE. Nothing is reported about this subscription any more.
     Close {
@@ -291,6 +298,7 @@ impl Action {
             | Self::Listen { relay, .. }
             | Self::Request { relay, .. }
             | Self::Reconcile { relay, .. }
+            | Self::Stands { relay, .. }
             | Self::Doubt { relay, .. }
             | Self::Close { relay, .. } => relay,
             Self::Tell(news) => news.relay(),

@@ -4,12 +4,14 @@
 
 mod advert;
 mod answer;
+mod glance;
 mod packets;
 mod refs;
 mod refusal;
 
 pub use advert::{Advert, AdvertReader, V0Caps};
 pub use answer::{Answer, PROGRESS_BYTES_MAX, Step};
+pub use glance::Glance;
 pub use refs::{LIST_BYTES_MAX, Listed, REFS_MAX, RefKind, RefsReader};
 pub use refusal::{Refusal, printable, wants_slowdown};
 
@@ -47,6 +49,31 @@ pub fn request_v2(wants: &BTreeSet<Oid>, haves: &[Oid]) -> Vec<u8> {
     end(&mut out, haves);
     pktline::flush(&mut out);
     out
+}
+
+/// Only to see whether these are given out: nothing of what is before them and, of servers that know how
+/// to leave that out, nothing of what is in them.
+pub fn sample_v2(wants: &BTreeSet<Oid>, sample: Sample) -> Vec<u8> {
+    let mut out = command("fetch");
+    for option in ["ofs-delta", "no-progress", "deepen 1"] {
+        pktline::text(&mut out, option);
+    }
+    if sample == Sample::Bare {
+        pktline::text(&mut out, "filter tree:0");
+    }
+    wants.iter().for_each(|oid| pktline::text(&mut out, &format!("want {oid}")));
+    end(&mut out, &[]);
+    pktline::flush(&mut out);
+    out
+}
+
+/// How much comes with the objects of a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sample {
+    /// Commits without their trees.
+    Bare,
+    /// Commits with all their files.
+    Files,
 }
 
 /// The refs whose names begin with one of these, or all. Servers may list others as well.

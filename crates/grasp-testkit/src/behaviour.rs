@@ -73,6 +73,8 @@ pub enum Negentropy {
     },
     /// One more round, always.
     Endless,
+    /// Nothing ever differs, whatever it has.
+    Agrees,
 }
 
 /// How a question is answered that was not refused.

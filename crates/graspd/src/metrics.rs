@@ -1,16 +1,22 @@
 //! What operators measure. Exact names in text format 0.0.4; every label comes from a closed set
 //! or is capped in number, so that no stranger can make the list grow without end.
 
+mod care;
+mod cgroup;
 mod git;
 mod hunt;
 mod ledger;
+mod refused;
 mod sync;
 
+pub use care::CareMetrics;
 pub use git::{Authorization, Direction, GitMetrics, Operation};
 pub use hunt::{DOMAIN_LABELS_MAX, HuntMetrics};
 pub use ledger::LedgerMetrics;
-pub use sync::{RELAY_LABELS_MAX, Rejected, Status, SyncMetrics};
+pub use refused::{Refused, RefusedMetrics};
+pub use sync::{RELAY_LABELS_MAX, Status, SyncMetrics};
 
+use cgroup::CgroupMetrics;
 use grasp_core::Kind;
 use grasp_relay::Crowd;
 use prometheus::core::Collector;
@@ -41,6 +47,9 @@ pub struct Metrics {
     pub sync: SyncMetrics,
     pub hunt: HuntMetrics,
     pub ledger: LedgerMetrics,
+    pub refused: RefusedMetrics,
+    pub care: CareMetrics,
+    cgroup: Option<CgroupMetrics>,
     /// Repositories found not to be where their state says.
     pub refs_differ: IntCounter,
 }
@@ -88,12 +97,18 @@ impl Metrics {
             sync: SyncMetrics::new(&registry)?,
             hunt: HuntMetrics::new(&registry)?,
             ledger: LedgerMetrics::new(&registry)?,
+            refused: RefusedMetrics::new(&registry)?,
+            care: CareMetrics::new(&registry)?,
+            cgroup: CgroupMetrics::new(&registry)?,
             refs_differ: counter(
                 "ngit_git_refs_differ_total",
                 "Times a repository's refs were found to differ from its served state.",
             )?,
             uptime: counter("ngit_uptime_seconds", "Seconds since the server started.")?,
-            repositories: gauge("ngit_repositories_total", "Repositories served.")?,
+            repositories: gauge(
+                "ngit_repositories_total",
+                "Repositories announced here; some only have maintainers in common with one.",
+            )?,
             store_used: gauge("ngit_store_used_bytes", "Bytes in use by the event store.")?,
             store_budget: gauge(
                 "ngit_store_budget_bytes",
@@ -176,6 +191,7 @@ impl Metrics {
         self.unique_ips.set(i64::try_from(with.crowd.ips).unwrap_or(i64::MAX));
         self.flagged_abusers.set(i64::try_from(with.crowd.crowded).unwrap_or(i64::MAX));
         self.git.name_busiest(&with.busiest);
+        self.cgroup.iter().for_each(CgroupMetrics::look);
         let mut page = Vec::new();
         // Writing to memory cannot fail, and the names were checked when they were registered.
         let _ = TextEncoder::new().encode(&self.registry.gather(), &mut page);

@@ -139,6 +139,7 @@ impl Node {
             tracing::info!(withdrawn, "blacklisted repositories are no longer served");
         }
         let metrics = Arc::new(Metrics::new()?);
+        metrics.care.blacklisted(withdrawn);
         let instance = Instance::random()?;
         let loopback = match config.trusted_proxies.is_empty() {
             true => Loopback::Exempt,

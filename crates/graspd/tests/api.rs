@@ -8,7 +8,7 @@ use common::hosted::DOMAIN;
 use common::mirrors::announcement;
 use common::{acme, alice, home};
 use grasp_core::VerifiedEvent;
-use grasp_testkit::{Client, Home, Page, Repository, Server, http, now, until};
+use grasp_testkit::{Author, Client, Home, Page, Repository, Server, http, now, until};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -124,6 +124,26 @@ async fn a_list_is_read_in_parts_each_line_once() {
     assert_eq!(seen.iter().collect::<BTreeSet<_>>().len(), 25);
     let nonsense = json(&server, "repos?limit=x&after=%00zz").await;
     assert_eq!(nonsense["repositories"].as_array().unwrap().len(), 25, "as if nothing was said");
+}
+
+#[tokio::test]
+async fn announcements_of_repositories_hosted_elsewhere_are_counted_and_not_listed() {
+    let home = lasting();
+    // Newer than the one that is hosted, and more than a part of one line looks at.
+    let elsewhere = (0..12).map(|n| Repository::new(Author::number(50 + n), "acme"));
+    let mut events: Vec<_> = elsewhere.map(|it| it.announcement(now() - 10)).collect();
+    events.push(acme().announcement_listing(DOMAIN, now() - 100));
+    home.imports(&events).await;
+    let server = home.serve().await;
+    assert_eq!(json(&server, "status").await["totals"]["announcements"], 13);
+    let first = json(&server, "repos?limit=1").await;
+    assert_eq!(first["repositories"].as_array().unwrap().len(), 0, "{first}");
+    let after = first["next"].as_str().expect("the list goes on");
+    let second = json(&server, &format!("repos?limit=1&after={after}")).await;
+    assert_eq!(second["repositories"][0]["npub"], acme().owner.key.to_npub(), "{second}");
+    let shown = server.home().runs(&["repos", "--limit", "1"]).await;
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("nothing in this part of the list is hosted here"), "{shown}");
 }
 
 #[tokio::test]

@@ -121,7 +121,7 @@ async fn every_question_is_answered_alike_by_a_server_and_by_its_data() {
     }
     let down = json(server.home(), &["status"]).await;
     assert!(down["server"]["uptime_secs"].is_null());
-    assert_eq!(down["totals"]["repositories"], 1);
+    assert_eq!(down["totals"]["announcements"], 1);
 }
 
 #[tokio::test]

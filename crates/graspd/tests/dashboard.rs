@@ -41,7 +41,7 @@ const OF_SYNC: [(&str, &[&str], bool); 14] = [
 ];
 
 /// What else existing dashboards ask for, and what the ledger and the store add.
-const OF_THE_REST: [(&str, &[&str], bool); 34] = [
+const OF_THE_REST: [(&str, &[&str], bool); 45] = [
     ("ngit_build_info", &["commit", "version"], true),
     ("ngit_uptime_seconds", &[], true),
     ("ngit_repositories_total", &[], true),
@@ -68,6 +68,19 @@ const OF_THE_REST: [(&str, &[&str], bool); 34] = [
     ("ngit_sync_policy_refusals_total", &["category", "relay"], true),
     ("ngit_sync_rejected_hot_cache_current", &["event_type"], true),
     ("ngit_sync_rejected_cold_index_current", &["event_type"], true),
+    ("ngit_sync_rejected_hot_cache_hits_total", &["event_type"], true),
+    // Two minutes, and a week.
+    ("ngit_sync_rejected_hot_cache_misses_total", &["event_type"], false),
+    ("ngit_sync_rejected_hot_cache_expired_total", &["event_type"], false),
+    ("ngit_sync_rejected_cold_index_expired_total", &["event_type"], false),
+    ("ngit_sync_rejected_invalidated_total", &["event_type"], true),
+    ("ngit_sync_events_synced_total", &[], true),
+    ("ngit_purgatory_git_fetch_passes_total", &[], true),
+    ("ngit_holding_cleanup_runs_total", &[], true),
+    // Owners who left have 90 days to return.
+    ("ngit_holding_cleanup_deleted_total", &["type"], false),
+    ("ngit_holding_cleanup_last_run_deleted", &["type"], false),
+    ("ngit_blacklist_deletions_total", &["phase", "result"], false),
     ("ngit_sync_verdicts", &["verdict"], true),
     ("ngit_sync_verdict_oldest_seconds", &[], false),
     ("ngit_sync_verdict_age_max_seconds", &[], true),
@@ -90,10 +103,23 @@ async fn s41_every_figure_of_seeds_dashboard_and_alerts_is_recorded() {
         assert_eq!(scrape.labels_of(name), labels.iter().copied().collect(), "{name}");
         assert!(!moved || scrape.sum(name) > 0.0, "{name} did not move: {samples:?}");
     }
+    // Only where the kernel tells.
+    for name in ["ngit_cgroup_cpu_seconds_total", "ngit_cgroup_memory_current_bytes"] {
+        let samples = scrape.of_name(name);
+        assert_eq!(!samples.is_empty(), has_cgroup(), "{name}: {samples:?}");
+    }
     for expression in dashboard_expressions().iter().chain(&alert_expressions()) {
         is_answered(&scrape, expression);
     }
     every_series_the_story_moved(&scrape);
+}
+
+/// As a service of systemd or in a container both files are there.
+fn has_cgroup() -> bool {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::/"));
+    let directory = path.map(|path| std::path::Path::new("/sys/fs/cgroup").join(path));
+    directory.is_some_and(|it| it.join("cpu.stat").exists() && it.join("memory.current").exists())
 }
 
 /// The many ways one figure can move, each of which the story has gone.
@@ -108,7 +134,8 @@ fn every_series_the_story_moved(scrape: &Scrape) {
         ("ngit_websocket_messages_received_total", "type", &["EVENT", "REQ", "CLOSE"]),
         ("ngit_websocket_messages_sent_total", "type", &["OK", "EVENT", "EOSE"]),
         ("ngit_events_stored_total", "kind", &["30617", "30618", "1621"]),
-        ("ngit_sync_rejected_hot_cache_current", "event_type", &["state"]),
+        ("ngit_sync_rejected_hot_cache_hits_total", "event_type", &["state"]),
+        ("ngit_sync_rejected_invalidated_total", "event_type", &["state"]),
     ] {
         for value in values {
             let moved = scrape.of_name(name).into_iter().any(|sample| {

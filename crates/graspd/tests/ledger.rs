@@ -6,22 +6,25 @@ mod common;
 
 use common::hosted::{DOMAIN, MAIN};
 use common::mirrors::{announcement, holds, metric};
+use common::verdicts;
 use common::{acme, alice, home};
 use grasp_core::{Oid, VerifiedEvent};
 use grasp_testkit::behaviour::{Behaviour, Negentropy};
 use grasp_testkit::chaos::ChaosRelay;
 use grasp_testkit::forge::Manner;
-use grasp_testkit::{Client, Forge, Git, Server, WorkTree, http, now, until};
+use grasp_testkit::{Client, Forge, Git, Server, WorkTree, now, until};
 use serde_json::Value;
 use std::time::Duration;
 use tokio::time::Instant;
 
 const AGE: Duration = Duration::from_secs(12);
-const SETTINGS: [(&str, &str); 4] = [
+const SETTINGS: [(&str, &str); 5] = [
     ("NGIT_SYNC_ALLOW_NON_GLOBAL_TARGETS", "true"),
     ("NGIT_SYNC_HUNT_DELAY_SECS", "0"),
     ("NGIT_DOMAIN_ALIASES", DOMAIN),
     ("NGIT_SYNC_VERDICT_MAX_AGE_SECS", "12"),
+    // A day's looks in a few minutes.
+    ("NGIT_SYNC_DOMAIN_RATE_LIMIT", "600"),
 ];
 
 /// One server and the places its repository is also said to be at.
@@ -85,36 +88,15 @@ impl World {
     }
 
     async fn mirrors(&self) -> Vec<Value> {
-        let place = format!("repos/{}/acme", acme().owner.key.to_npub());
-        let page = http("GET", &format!("{}/api/v1/{place}", self.server.address), &[]).await;
-        let repo: Value = serde_json::from_str(&page.body).unwrap_or_default();
-        repo["mirrors"].as_array().cloned().unwrap_or_default()
+        verdicts::mirrors(&self.server).await
     }
 
     async fn mirror(&self, address: &str) -> Value {
-        let mirrors = self.mirrors().await;
-        let is_it = |it: &&Value| it["place"].as_str().is_some_and(|it| it.starts_with(address));
-        mirrors.iter().find(is_it).cloned().unwrap_or_default()
+        verdicts::mirror(&self.server, address).await
     }
 
-    /// Waits for a verdict with such a reason; how long it took.
     async fn stands(&self, address: &str, verdict: &str, because: &str) -> Duration {
-        let from = Instant::now();
-        let what = format!("{address} is {verdict} because it `{because}`");
-        let mut last = Value::Null;
-        let waiting = async {
-            loop {
-                last = self.mirror(address).await;
-                let words = last["because"].as_str().unwrap_or_default();
-                if last["verdict"] == verdict && words.contains(because) {
-                    break;
-                }
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        };
-        let seen = tokio::time::timeout(Duration::from_secs(40), waiting).await;
-        assert!(seen.is_ok(), "{what}, but {last}");
-        from.elapsed()
+        verdicts::stands(&self.server, address, verdict, because).await
     }
 }
 
@@ -132,7 +114,7 @@ async fn s43_a_lagging_mirror_a_lying_relay_and_a_missing_object_are_told_and_so
         world.publishes(&issue).await;
         world.issues.push(issue);
     }
-    // One relay misses an issue, one server the second commit, and the third is nowhere.
+    // One relay misses an issue and the newer state, one server the second commit, and the third is nowhere.
     for event in [&world.announcement, &state, &world.issues[0], &world.issues[1]] {
         world.relay.publishes(event);
     }
@@ -148,12 +130,12 @@ async fn s43_a_lagging_mirror_a_lying_relay_and_a_missing_object_are_told_and_so
     let (relay, liar) = (world.relay.address().to_owned(), world.liar.address().to_owned());
     let lagging = world.lagging.address().to_owned();
     let keeping = world.keeping.address().to_owned();
-    world.stands(&relay, "they_lack", "lacks 1 of 3 events").await;
+    world.stands(&relay, "they_lack", "lacks 2 of 5 events").await;
     world.stands(&liar, "unverifiable", "names events that it does not give out").await;
     world.stands(&lagging, "they_lack", "lacks refs/heads/main").await;
     world.stands(&keeping, "we_lack", "whose objects are not here").await;
     let shown = world.mirror(&relay).await;
-    assert_eq!((&shown["events"]["both"], &shown["events"]["they_lack"]), (&2.into(), &1.into()));
+    assert_eq!((&shown["events"]["both"], &shown["events"]["they_lack"]), (&3.into(), &2.into()));
     assert_eq!(shown["events"]["fingerprint"].as_str().unwrap().len(), 32);
 
     let stood = world.mirror(&lagging).await["since"].clone();
@@ -165,6 +147,10 @@ async fn s43_a_lagging_mirror_a_lying_relay_and_a_missing_object_are_told_and_so
     // All causes end.
     world.pushes().await;
     world.serves(&[&held]).await;
+    // What it lists is as signed now, and still nobody gets it there.
+    world.stands(&keeping, "they_lack", "lists 1 ref but does not give out its objects").await;
+    assert_eq!(world.mirror(&keeping).await["refs"]["objects"], "lacking");
+    world.keeping.behave(Manner::Honest);
     world.lagging.mirrors("acme.git", &world.tree).await;
     world.liar.becomes(Behaviour::honest());
     world.gives(&world.relay);
@@ -172,8 +158,9 @@ async fn s43_a_lagging_mirror_a_lying_relay_and_a_missing_object_are_told_and_so
     let began = Instant::now();
     world.stands(&lagging, "equal", "has the one ref").await;
     world.stands(&keeping, "equal", "has the one ref").await;
-    world.stands(&relay, "equal", "has all 3 events").await;
-    world.stands(&liar, "equal", "has all 3 events").await;
+    world.stands(&relay, "equal", "has all 5 events").await;
+    world.stands(&liar, "equal", "has all 5 events").await;
+    assert_eq!(world.mirror(&keeping).await["refs"]["objects"], "given");
     assert!(began.elapsed() < AGE + AGE / 4, "{:?}", began.elapsed());
     until("it is counted", || async {
         metric(&world.server, "ngit_sync_verdicts{verdict=\"equal\"}").await == 4
@@ -222,5 +209,33 @@ async fn s43_who_is_not_there_or_does_not_compare_is_said_to_be_so() {
     world.stands(&address, "unverifiable", "asked us to slow down").await;
     world.liar.becomes(Behaviour::honest());
     world.gives(&world.liar);
-    world.stands(&plain, "equal", "has no event to have").await;
+    world.stands(&plain, "equal", "has all 2 events").await;
+}
+
+#[tokio::test]
+async fn s43_a_mirror_that_lost_an_object_lacks_it_until_it_has_it_again() {
+    let mut world = World::new().await;
+    let tip = world.tree.commit("README", "hello").await;
+    let dir = world.lagging.mirrors("acme.git", &world.tree).await;
+    world.keeping.mirrors("acme.git", &world.tree).await;
+    let (lost, kept) = (world.lagging.address().to_owned(), world.keeping.address().to_owned());
+    let hex = tip.to_hex();
+    let object = dir.join("objects").join(&hex[..2]).join(&hex[2..]);
+    let bytes = std::fs::read(&object).unwrap();
+    std::fs::remove_file(&object).unwrap();
+    world.publishes(&world.announcement.clone()).await;
+    let state = world.signs(&tip).await;
+    world.pushes().await;
+    world.serves(&[&state]).await;
+    world.stands(&lost, "they_lack", "lists 1 ref but does not give out its objects").await;
+    world.stands(&kept, "equal", "has the one ref").await;
+    assert_eq!(world.mirror(&lost).await["refs"]["objects"], "lacking");
+    assert_eq!(world.mirror(&kept).await["refs"]["objects"], "given");
+    // Who asks for less says nothing about what it has.
+    world.keeping.behave(Manner::Says("slow down".to_owned()));
+    world.stands(&kept, "unverifiable", "asked us to slow down").await;
+    std::fs::write(&object, bytes).unwrap();
+    let took = world.stands(&lost, "equal", "has the one ref").await;
+    assert!(took < AGE + AGE / 4, "{took:?}");
+    assert_eq!(world.mirror(&lost).await["refs"]["objects"], "given");
 }

@@ -20,6 +20,14 @@ impl Hunt {
         self.actions.push_back(HuntAction::Checks { ticket, not_before: leave.err() });
     }
 
+    /// A check takes nothing that was reserved, and what it took others do not get.
+    pub(super) fn check_received(&mut self, domain: &Domain, bytes: u64, now: Time) {
+        self.budget.pay(bytes, now);
+        if let Some(neighbour) = self.neighbours.get_mut(domain) {
+            neighbour.budget.pay(bytes, now);
+        }
+    }
+
     /// A check is over. `pause`: it asked for less, for so long if it said so.
     pub(super) fn check_ended(
         &mut self,

@@ -110,6 +110,7 @@ impl Hunt {
             HuntInput::WantsCheck { ticket, domain, again } => {
                 self.wants_check(ticket, &domain, again, now);
             }
+            HuntInput::CheckReceived { domain, bytes } => self.check_received(&domain, bytes, now),
             HuntInput::CheckEnded { domain, objected } => self.check_ended(domain, objected, now),
         }
         self.serve_stirred(now);

@@ -59,6 +59,8 @@ pub enum HuntInput {
     /// Somebody would look how a domain stands, or send one more request for that (`again`). Answered
     /// by `Checks`, at once.
     WantsCheck { ticket: u64, domain: Domain, again: bool },
+    /// So much came for such a look since the last time.
+    CheckReceived { domain: Domain, bytes: u64 },
     /// Such a look is over. `objected`: the domain asked for less, for so long if it said so.
     CheckEnded { domain: Domain, objected: Option<Option<Duration>> },
 }

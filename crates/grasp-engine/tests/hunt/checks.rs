@@ -86,3 +86,21 @@ fn s33_by_hand_a_family_is_looked_for_now() {
     net.says(HuntInput::Now { family: family("nobody") });
     assert!(net.view("nobody").is_none(), "what lacks nothing is not looked for");
 }
+
+#[test]
+fn what_checks_receive_is_counted_against_the_days_bytes_of_their_domain() {
+    let day = 16 << 20;
+    let mut net =
+        Net::new(HuntSettings { domain_bytes_per_day_max: day, ..HuntSettings::default() });
+    assert_eq!(asks(&mut net, 1, false), None);
+    net.says(HuntInput::CheckReceived { domain: domain("one"), bytes: 5 << 20 });
+    let left = |net: &Net| net.hunt.domains(net.now)[0].bytes_left;
+    assert_eq!(left(&net), 11 << 20);
+    net.says(HuntInput::CheckReceived { domain: domain("one"), bytes: day });
+    ends(&mut net, None);
+    assert_eq!(left(&net), 0);
+    net.server("one", &[1]).latency = Duration::ZERO;
+    net.misses("repo", &[1], &["one"]);
+    net.elapse(60 * SECOND);
+    assert!(net.fetches.is_empty(), "nothing of that day is left");
+}

@@ -107,7 +107,7 @@ fn does(net: &mut Bench, random: &mut Random, name: &str, lines: &mut Vec<String
             1 => End::NoNegentropy,
             2 => End::NegentropyFailed(TEXTS[random.index(TEXTS.len())].to_owned()),
             3 => continue,
-            _ => End::Reconciled { need, lacking: 0 },
+            _ => End::Reconciled { need, lacking: 0, sample: Vec::new() },
         };
         net.ends(name, asked.sub, end);
     }

@@ -19,6 +19,7 @@ fn known(names: &[&str]) -> Bench {
     net.connect("one");
     net.settle("one");
     history(&mut net, "one");
+    assert_eq!(BTreeSet::from_iter(net.standings("one")).len(), names.len(), "each is known");
     net
 }
 
@@ -36,8 +37,20 @@ fn next_check(net: &mut Bench, within: Duration) -> (Compared, Duration) {
     }
 }
 
+/// The second half of a check: what was written about repositories, once nothing differs in what
+/// was signed for them.
+fn next_about(net: &mut Bench, within: Duration) -> (Compared, Duration) {
+    let (signed, before) = next_check(net, within);
+    assert_eq!(signed.filter.tags.keys().collect::<Vec<_>>(), [&b'd']);
+    net.reconciled("one", signed.sub, vec![]);
+    let (about, after) = next_check(net, MINUTE);
+    assert_eq!(names_of(&about.filter), names_of(&signed.filter));
+    assert_eq!(about.filter.tags.keys().collect::<Vec<_>>(), [&b'a']);
+    (about, before + after)
+}
+
 fn names_of(filter: &Filter) -> BTreeSet<String> {
-    let values = filter.tags.get(&b'a').into_iter().flatten();
+    let values = filter.tags.values().flatten();
     values.map(|value| value.rsplit(':').next().unwrap().to_owned()).collect()
 }
 
@@ -65,28 +78,87 @@ fn s30_a_verdict_is_renewed_at_three_quarters_of_its_age_by_one_question() {
     let mut net = known(&["acme", "lib"]);
     net.elapse(17 * HOUR + 30 * MINUTE);
     assert!(net.reconciles("one").is_empty(), "not before it is due");
-    let (check, _) = next_check(&mut net, HOUR);
+    let (check, _) = next_about(&mut net, HOUR);
     assert_eq!(names_of(&check.filter), ["acme", "lib"].map(str::to_owned).into());
-    assert_eq!(check.filter.tags.len(), 1);
     assert_eq!(view(&net, "one").confirmed, 3, "nothing is taken back for it");
+    assert!(net.standings("one").is_empty(), "not before all of it was compared");
     net.reconciled("one", check.sub, vec![]);
-    net.elapse(MINUTE);
+    assert_eq!(net.standings("one"), [repo("acme"), repo("lib")]);
+    net.elapse(HOUR);
     assert!(net.reconciles("one").is_empty(), "once is enough");
+}
+
+#[test]
+fn s30_what_a_relay_says_it_has_it_is_asked_for() {
+    let mut net = known(&["acme", "lib"]);
+    let (check, _) = next_check(&mut net, 19 * HOUR);
+    net.reconciled_saying("one", check.sub, ids(1..3));
+    net.elapse(2 * SECOND);
+    let asked = request(&mut net, "one");
+    assert_eq!(asked.filters[0].ids.clone().unwrap(), ids(1..3));
+    net.completes("one", asked.sub, grasp_testkit::world::empty_page(1));
+    let (check, _) = next_check(&mut net, MINUTE);
+    net.reconciled_saying("one", check.sub, ids(3..6));
+    assert!(net.standings("one").is_empty(), "nothing is said before it has answered");
+    let kept = keeps(&mut net, MINUTE);
+    assert_eq!(kept, ids(3..6));
+    assert!(net.standings("one").is_empty());
+    let told: Vec<_> = net.doubts("one").into_iter().map(|(_, repo, why)| (repo, why)).collect();
+    assert_eq!(told, [(repo("acme"), Doubt::Keeps), (repo("lib"), Doubt::Keeps)]);
+    let (check, after) = next_about(&mut net, HOUR);
+    assert!(after <= 2 * MINUTE, "it is asked again soon: {after:?}");
+    net.reconciled("one", check.sub, vec![]);
+    assert_eq!(net.standings("one").len(), 2);
+}
+
+#[test]
+fn s30_who_does_not_name_a_relay_any_more_is_not_looked_for_there() {
+    let mut net = known(&["acme", "lib"]);
+    net.announce("lib", &["two"]);
+    let (check, _) = next_about(&mut net, 19 * HOUR);
+    assert_eq!(names_of(&check.filter), ["acme".to_owned()].into());
+    net.reconciled("one", check.sub, vec![]);
+    assert_eq!(net.standings("one"), [repo("acme")]);
+}
+
+#[test]
+fn s30_a_clock_that_was_ahead_does_not_keep_a_verdict_fresh() {
+    let mut net = known(&["acme"]);
+    net.elapse(HOUR);
+    net.clock_goes_back(30 * HOUR);
+    let (_, after) = next_check(&mut net, 20 * HOUR);
+    assert!(after <= 18 * HOUR + MINUTE, "{after:?}");
+}
+
+#[test]
+fn s30_a_check_that_a_link_did_not_live_to_end_is_made_again() {
+    let mut net = known(&["acme"]);
+    let (check, _) = next_check(&mut net, 19 * HOUR);
+    net.reconciled("one", check.sub, vec![]);
+    net.fails("one");
+    assert!(net.standings("one").is_empty());
+    net.elapse(MINUTE);
+    net.connect("one");
+    let (check, after) = next_check(&mut net, HOUR);
+    assert!(after < 5 * MINUTE, "{after:?}");
+    assert_eq!(check.filter.tags.keys().collect::<Vec<_>>(), [&b'd'], "from its beginning");
 }
 
 #[test]
 fn s30_who_lacked_something_is_compared_again_soon_and_then_ever_less() {
     let mut net = known(&["acme", "lib"]);
-    let (check, _) = next_check(&mut net, 19 * HOUR);
+    let (check, _) = next_about(&mut net, 19 * HOUR);
     net.reconciled_lacking("one", check.sub, 3);
     let mut gaps = Vec::new();
     for _ in 0..4 {
         let (check, after) = next_check(&mut net, HOUR);
         gaps.push(after.as_secs() / 60);
         net.reconciled_lacking("one", check.sub, 1);
+        let (check, _) = next_check(&mut net, MINUTE);
+        net.reconciled("one", check.sub, vec![]);
     }
-    assert_eq!(gaps, [1, 2, 4, 8]);
-    let (check, _) = next_check(&mut net, HOUR);
+    assert_eq!(gaps, [1, 2, 4, 8], "in either half");
+    let (check, _) = next_about(&mut net, HOUR);
     net.reconciled("one", check.sub, vec![]);
     net.elapse(2 * HOUR);
     assert!(net.reconciles("one").is_empty(), "all is well");
@@ -102,16 +174,40 @@ fn s30_checks_come_one_at_a_time_at_half_the_pace_and_after_everything_else() {
     net.connect("one");
     net.settle("one");
     history(&mut net, "one");
-    let mut times = Vec::new();
+    let (mut times, mut samples, mut pages) = (Vec::new(), Vec::new(), Vec::new());
     while net.now.since(grasp_testkit::world::START) < 19 * HOUR {
         for check in net.reconciles("one") {
             times.push(check.at);
-            net.reconciled("one", check.sub, vec![]);
+            net.reconciled_saying("one", check.sub, ids(1..2));
+            if times.len() == 6 {
+                net.announce("newcomer", &["one"]);
+            }
+        }
+        for asked in net.requests("one") {
+            let own = asked.filters[0].ids.is_some();
+            if own {
+                samples.push(asked.at)
+            } else {
+                pages.push((asked.at, times.len()))
+            }
+            net.completes("one", asked.sub, grasp_testkit::world::empty_page(asked.filters.len()));
+        }
+        for (sub, filters) in net.listens("one") {
+            net.listening("one", sub, grasp_testkit::world::empty_page(filters.len()));
         }
         net.elapse(SECOND / 2);
     }
-    assert_eq!(times.len(), 12);
-    assert!(times.windows(2).all(|pair| pair[1].since(pair[0]) >= 2 * SECOND), "{times:?}");
+    assert!(
+        (24..=26).contains(&times.len()),
+        "both halves of each, perhaps the newcomer's: {}",
+        times.len()
+    );
+    assert_eq!(samples.len(), times.len());
+    let mut all: Vec<_> = times.iter().chain(&samples).collect();
+    all.sort();
+    assert!(all.windows(2).all(|pair| pair[1].since(*pair[0]) >= 2 * SECOND), "{all:?}");
+    let begun = pages.iter().find(|(_, checks)| *checks >= 6).expect("the newcomer is asked for");
+    assert!(begun.1 < 12, "it does not wait until all checks are through");
 }
 
 #[test]
@@ -123,7 +219,8 @@ fn s30_what_a_relay_names_and_keeps_is_narrowed_down_to_the_repository_it_is_abo
     while net.now < end {
         for check in net.reconciles("one") {
             compared.push(names_of(&check.filter).into_iter().collect::<String>());
-            let concerned = check.filter.tags[&b'a'].contains(&guilty);
+            let named = check.filter.tags.get(&b'a');
+            let concerned = named.is_some_and(|named| named.contains(&guilty));
             net.reconciled("one", check.sub, if concerned { ids(1..4) } else { vec![] });
         }
         for asked in net.requests("one") {
@@ -134,16 +231,18 @@ fn s30_what_a_relay_names_and_keeps_is_narrowed_down_to_the_repository_it_is_abo
         }
         net.elapse(SECOND);
     }
-    assert_eq!(compared[..5], ["abcd", "ab", "cd", "c", "d"]);
-    assert!(compared.len() <= 35, "again after a minute, two, four and so on: {compared:?}");
-    assert_eq!(asked_for * 5, compared.len() * 3, "each time somebody names them");
+    assert_eq!(compared[..6], ["abcd", "abcd", "ab", "cd", "c", "d"]);
+    assert!(compared.len() <= 42, "again after a minute, two, four and so on: {compared:?}");
+    assert_eq!(asked_for * 2, compared.len(), "each time somebody names them");
     assert!(net.doubts("one").is_empty(), "a few may be missing by chance");
+    let stood: BTreeSet<_> = net.standings("one").into_iter().collect();
+    assert_eq!(stood.len(), 4, "what is to be had of each is known");
 }
 
 #[test]
 fn s30_a_relay_that_keeps_most_of_what_it_names_is_not_believed_until_it_is_asked_again() {
     let mut net = known(&["acme", "lib"]);
-    let (check, _) = next_check(&mut net, 19 * HOUR);
+    let (check, _) = next_about(&mut net, 19 * HOUR);
     net.reconciled("one", check.sub, ids(1..26));
     assert_eq!(keeps(&mut net, MINUTE).len(), 25);
     net.elapse(SECOND);

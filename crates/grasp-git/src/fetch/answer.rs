@@ -1,5 +1,5 @@
 //! The answer to a fetch, taken apart as it arrives: the pack's bytes are handed on where they lie,
-//! all else is counted and dropped, or ends it. Never shallow, never from elsewhere. Except in the
+//! all else is counted and dropped, or ends it. Shallow only if asked for, never from elsewhere. Except in the
 //! oldest form, which has no end of its own, only a flush packet is an end.
 
 use super::packets::refusal;
@@ -27,6 +27,8 @@ pub enum Step<'a> {
 pub struct Answer {
     form: Form,
     at: At,
+    /// A history cut off was asked for.
+    sample: bool,
     /// Digits or a line that are not all here.
     partial: Vec<u8>,
     begun: bool,
@@ -81,6 +83,11 @@ impl Answer {
         Self::new(Form::Title)
     }
 
+    /// To `sample_v2`.
+    pub fn sample_v2() -> Self {
+        Self { sample: true, ..Self::new(Form::Title) }
+    }
+
     /// To `request_v0` with the same capabilities.
     pub fn v0(caps: &V0Caps) -> Self {
         Self::new(if caps.banded() { Form::Mixed } else { Form::Bare })
@@ -90,6 +97,7 @@ impl Answer {
         Self {
             form,
             at: At::Length,
+            sample: false,
             partial: Vec::new(),
             begun: false,
             lines_bytes: 0,
@@ -102,6 +110,16 @@ impl Answer {
     /// How much of the pack was handed on.
     pub fn pack_bytes(&self) -> u64 {
         self.pack_bytes
+    }
+
+    /// Something came that is at least the beginning of an answer.
+    pub fn has_begun(&self) -> bool {
+        self.begun || !self.partial.is_empty()
+    }
+
+    /// Version 2: it came to the pack, or at least to where one should be.
+    pub fn is_at_pack(&self) -> bool {
+        self.form == Form::Bands || self.pack_bytes > 0
     }
 
     /// After a refusal every further call refuses for the same reason.
@@ -259,6 +277,7 @@ impl Answer {
         match (self.form, line) {
             (Form::Title, b"packfile") => self.form = Form::Bands,
             (Form::Title, b"acknowledgments" | b"wanted-refs") => self.form = Form::Section,
+            (Form::Title, b"shallow-info") if self.sample => self.form = Form::Section,
             (Form::Title, b"shallow-info") => return Err(Refusal::Shallow),
             (Form::Title, b"packfile-uris") => return Err(Refusal::PackElsewhere),
             (Form::Section, _) | (Form::Mixed | Form::Bare, b"NAK") => {}

@@ -23,6 +23,38 @@ fn a_request_of_version_2_asks_for_objects_and_nothing_special() {
 }
 
 #[test]
+fn a_sample_is_the_wanted_objects_and_nothing_before_them() {
+    let (one, files) = (oid(1), sample_v2(&set(&[1]), Sample::Files));
+    let expected = format!(
+        "0012command=fetch\n{}0001000eofs-delta\n0010no-progress\n000ddeepen 1\n\
+         0032want {one}\n0009done\n0000",
+        packet(AGENT)
+    );
+    assert_eq!(text(&files), expected);
+    let bare = sample_v2(&set(&[1]), Sample::Bare);
+    assert_eq!(text(&bare), expected.replace("deepen 1\n", "deepen 1\n0012filter tree:0\n"));
+}
+
+#[test]
+fn a_history_cut_off_is_understood_where_it_was_asked_for() {
+    let mut cut = lines_only(&["shallow-info", &format!("shallow {}", oid(1))]);
+    assert!(matches!(pack(Answer::v2(), &cut, 1_000), Err(Refusal::Shallow)));
+    pktline::delim(&mut cut);
+    cut.extend(lines_only(&["packfile"]));
+    pktline::band(&mut cut, Band::Data, b"PACK of it");
+    pktline::flush(&mut cut);
+    for piece_len in [1, 7, 1_000] {
+        assert_eq!(pack(Answer::sample_v2(), &cut, piece_len), Ok(b"PACK of it".to_vec()));
+    }
+    let mut answer = Answer::sample_v2();
+    assert!(!answer.has_begun() && !answer.is_at_pack());
+    answer.push(&cut[..3]).unwrap();
+    assert!(answer.has_begun() && !answer.is_at_pack());
+    answer.push(&cut[3..cut.len() - 19]).unwrap();
+    assert!(answer.is_at_pack());
+}
+
+#[test]
 fn a_request_of_version_0_uses_what_was_offered() {
     let all =
         caps("multi_ack thin-pack side-band side-band-64k ofs-delta shallow no-progress agent=x");

@@ -26,6 +26,8 @@ enum Side {
     Real(Box<Reconciler>),
     /// Never agrees.
     Endless,
+    /// Always does.
+    Agrees,
 }
 
 impl Reconciling {
@@ -53,6 +55,7 @@ impl Reconciling {
     ) {
         let side = match negentropy {
             Negentropy::Endless => Side::Endless,
+            Negentropy::Agrees => Side::Agrees,
             _ => {
                 let set = IdSet::collect(self.items(filter, negentropy), ITEMS_MAX);
                 match set.and_then(|set| Reconciler::new(set, FRAME_BYTES, ROUNDS_MAX)) {
@@ -95,6 +98,8 @@ impl Reconciling {
         let answer = match self.open.get_mut(sub) {
             None => Err("closed: no such reconciliation".to_owned()),
             Some(Side::Endless) => Ok(self.room.chance(|random| disagreement(&random.bytes32()))),
+            // The version, and nothing to go on with.
+            Some(Side::Agrees) => Ok(vec![0x61]),
             Some(Side::Real(reconciler)) => {
                 reconciler.answer(message).map_err(|why| why.to_string())
             }

@@ -45,6 +45,7 @@ pub(super) struct Desk {
     pub(super) hangups: usize,
     pub(super) authentications: usize,
     pub(super) doubts: Vec<(Time, RepoId, Doubt)>,
+    pub(super) standings: Vec<RepoId>,
 }
 
 /// A question that ends by itself.
@@ -224,12 +225,17 @@ impl Bench {
     }
 
     pub fn reconciled(&mut self, name: &str, sub: Sub, need: Vec<EventId>) {
-        self.ends(name, sub, End::Reconciled { need, lacking: 0 });
+        self.ends(name, sub, End::Reconciled { need, lacking: 0, sample: Vec::new() });
+    }
+
+    /// Both sides are compared, nothing differs, and these it may be asked for.
+    pub fn reconciled_saying(&mut self, name: &str, sub: Sub, sample: Vec<EventId>) {
+        self.ends(name, sub, End::Reconciled { need: Vec::new(), lacking: 0, sample });
     }
 
     /// Both sides are compared: so many of ours they lack.
     pub fn reconciled_lacking(&mut self, name: &str, sub: Sub, lacking: usize) {
-        self.ends(name, sub, End::Reconciled { need: Vec::new(), lacking });
+        self.ends(name, sub, End::Reconciled { need: Vec::new(), lacking, sample: Vec::new() });
     }
 
     pub fn ends(&mut self, name: &str, sub: Sub, end: End) {
@@ -290,6 +296,13 @@ impl Bench {
     }
 
     // Time.
+
+    /// Somebody sets the clock back, and the engine's driver looks at it.
+    pub fn clock_goes_back(&mut self, by: Duration) {
+        self.now = Time(self.now.0 - u64::try_from(by.as_millis()).unwrap_or(0));
+        self.engine.handle_deadline(self.now);
+        self.carry_out();
+    }
 
     /// Lets time pass; every deadline on the way is met, in order.
     pub fn elapse(&mut self, time: Duration) {
@@ -366,6 +379,7 @@ impl Bench {
             Action::Forget(_) => {
                 self.records.remove(&url);
             }
+            Action::Stands { repos, .. } => desk.standings.extend(repos),
             Action::Doubt { repos, doubt, .. } => {
                 desk.doubts.extend(repos.into_iter().map(|repo| (now, repo, doubt)));
             }

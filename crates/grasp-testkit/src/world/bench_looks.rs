@@ -58,6 +58,11 @@ impl Bench {
         self.desks.get(&relay(name)).map_or(0, |desk| desk.authentications)
     }
 
+    /// Of which repositories it became known how they stand there, since the last look.
+    pub fn standings(&mut self, name: &str) -> Vec<RepoId> {
+        self.desk(name).map(|desk| std::mem::take(&mut desk.standings)).unwrap_or_default()
+    }
+
     /// What could not be found out about a relay, since the last look.
     pub fn doubts(&mut self, name: &str) -> Vec<(Time, RepoId, Doubt)> {
         self.desk(name).map(|desk| std::mem::take(&mut desk.doubts)).unwrap_or_default()

@@ -174,6 +174,9 @@ impl World {
         if negentropy == Negentropy::Endless {
             return self.sends(id, Frame::NegRound { sub });
         }
+        if negentropy == Negentropy::Agrees {
+            return self.sends(id, Frame::NegDone { sub, need: Vec::new() });
+        }
         let Some(server) = self.links.get(&id).map(|link| link.server) else { return };
         let theirs = self.nodes[relay].shelf.matching(filter);
         let hides = |event: &Arc<Event>| match negentropy {

@@ -139,7 +139,7 @@ impl World {
             }
             Action::Remember(relay) => self.records(server, relay, true),
             Action::Forget(relay) => self.records(server, relay, false),
-            Action::Doubt { .. } | Action::Tell(_) => {}
+            Action::Stands { .. } | Action::Doubt { .. } | Action::Tell(_) => {}
         }
     }
 
@@ -190,6 +190,7 @@ fn name_of(action: &Action) -> &'static str {
         Action::Authenticate(_) => "authenticate",
         Action::Remember(_) => "remember",
         Action::Forget(_) => "forget",
+        Action::Stands { .. } => "stands",
         Action::Doubt { .. } => "doubt",
         Action::Tell(news) => match news {
             News::Connected { .. } => "connected",

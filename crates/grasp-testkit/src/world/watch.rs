@@ -125,7 +125,10 @@ impl Watch {
                 self.relay(relay, now).objected = false;
                 Ok(())
             }
-            Action::Remember(_) | Action::Doubt { .. } | Action::Tell(_) => Ok(()),
+            Action::Remember(_)
+            | Action::Stands { .. }
+            | Action::Doubt { .. }
+            | Action::Tell(_) => Ok(()),
         }
     }
 

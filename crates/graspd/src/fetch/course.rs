@@ -66,7 +66,7 @@ const HALVES_MAX: usize = 16;
 const DROPS_MAX: usize = 3;
 /// How many objects that are not listed are asked for all the same.
 const PROBES_MAX: usize = 3;
-const LIES: &str = "it lists refs whose objects it does not have";
+pub(super) const LIES: &str = "it lists refs whose objects it does not have";
 
 impl Course {
     /// `old` if this server is known not to speak version 2.

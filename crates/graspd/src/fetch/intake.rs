@@ -2,7 +2,7 @@
 //! all of it is here and checked; what fails leaves nothing behind, and what nobody asked for stays
 //! out.
 
-use super::refusal::{Unusable, judge};
+use super::refusal::{Unusable, is_broken, is_doubtful, judge};
 use super::talk::{Arriving, Stop, Talk, heard};
 use super::words::Heard;
 use super::{Desk, Fetcher, Part};
@@ -60,6 +60,14 @@ impl Fetcher {
             read
         };
         let (told, received) = tokio::join!(self.pump(talk, &mut from, to), reading);
+        let doubtful = match (&told, &received) {
+            (Err(Ended::Refused(refusal)), _) => is_doubtful(refusal, from.answer()),
+            (Ok(()) | Err(Ended::Unread), Err(error)) => is_broken(error),
+            _ => false,
+        };
+        if doubtful {
+            talk.desk.doubts(part);
+        }
         match told {
             Err(Ended::Stop(stop)) => return Err(stop),
             Err(Ended::Refused(refusal)) if from.answer().pack_bytes() == 0 => {

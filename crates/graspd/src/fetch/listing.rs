@@ -1,14 +1,15 @@
-//! What a git server says its branches and tags are, and nothing more: one request where it speaks
-//! version 2, and never more than three.
+//! What a git server says its branches and tags are: one request where it speaks version 2, and never
+//! more than three. Whether it gives them out is asked in `probe.rs`.
 
 use super::talk::{Stop, Talk, heard, post};
-use super::words::Heard;
+use super::words::{Heard, Speaks};
 use super::{Desk, Fetcher};
 use crate::outbound::{Ask, Rule};
 use grasp_core::{CloneUrl, Oid, RefName};
 use grasp_engine::hunt::Outcome;
 use grasp_git::fetch::{ADVERT_TYPE, Advert, AdvertReader, INFO_REFS, RefsReader, ls_refs_v2};
 use std::collections::BTreeMap;
+use std::fmt;
 
 type Names = BTreeMap<RefName, Oid>;
 
@@ -16,30 +17,59 @@ type Names = BTreeMap<RefName, Oid>;
 const LIST_BYTES_MAX: u64 = 8 << 20;
 const PREFIXES: [&str; 2] = ["refs/heads/", "refs/tags/"];
 
+/// A look at one repository of one git server: what it lists, and whether it gives that out. All of it
+/// on one connection, while that lasts.
+pub struct Visit<'a, D: Desk> {
+    pub(super) fetcher: &'a Fetcher,
+    pub(super) url: &'a CloneUrl,
+    pub(super) talk: Talk<'a, D>,
+    pub(super) speaks: Speaks,
+}
+
 impl Fetcher {
     /// The first request is permitted already.
-    pub async fn list<D: Desk>(
-        &self,
-        url: &CloneUrl,
+    pub fn visit<'a, D: Desk>(
+        &'a self,
+        url: &'a CloneUrl,
         rule: Rule,
-        desk: &mut D,
-    ) -> Result<Names, Outcome> {
-        let mut talk = Talk::new(&self.caller, (url, rule), LIST_BYTES_MAX, desk);
-        self.names(url, &mut talk).await.map_err(|stop| stop.outcome(url))
+        desk: &'a mut D,
+    ) -> Visit<'a, D> {
+        let talk = Talk::new(&self.caller, (url, rule), LIST_BYTES_MAX, desk);
+        Visit { fetcher: self, url, talk, speaks: Speaks::V2 }
+    }
+}
+
+impl<D: Desk> fmt::Debug for Visit<'_, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Visit").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl<D: Desk> Drop for Visit<'_, D> {
+    fn drop(&mut self) {
+        self.talk.desk.received(self.talk.untold_bytes());
+    }
+}
+
+impl<D: Desk> Visit<'_, D> {
+    pub async fn list(&mut self) -> Result<Names, Outcome> {
+        self.names().await.map_err(|stop| stop.outcome(self.url))
     }
 
-    async fn names<D: Desk>(&self, url: &CloneUrl, talk: &mut Talk<'_, D>) -> Result<Names, Stop> {
-        let old = self.memory.lock().is_old(&url.domain());
-        if !old && let Ok(names) = talk.listed().await? {
+    async fn names(&mut self) -> Result<Names, Stop> {
+        let (memory, domain) = (&self.fetcher.memory, self.url.domain());
+        let old = memory.lock().is_old(&domain);
+        if !old && let Ok(names) = self.talk.listed().await? {
             return Ok(names);
         }
-        let (advert, names) = talk.advertised().await?;
-        let is_new = advert == Advert::V2;
-        self.memory.lock().speaks(&url.domain(), is_new);
-        match is_new {
-            true => talk.listed().await?.map_err(Stop::Failed),
-            false => Ok(names),
-        }
+        let (advert, names) = self.talk.advertised().await?;
+        let Advert::V0 { caps, .. } = advert else {
+            memory.lock().speaks(&domain, true);
+            return self.talk.listed().await?.map_err(Stop::Failed);
+        };
+        memory.lock().speaks(&domain, false);
+        self.speaks = Speaks::V0(caps);
+        Ok(names)
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub(super) struct Memory {
     old: Recent<Domain>,
+    unfiltered: Recent<Domain>,
     searched: Recent<u64>,
     spurned: Spurned,
 }
@@ -24,7 +25,12 @@ const SPURNED_FOR: Duration = Duration::from_secs(6 * 3600);
 impl Memory {
     pub(super) fn new(len_max: usize) -> Self {
         let spurned = Spurned { len_max, order: VecDeque::new(), known: HashMap::new() };
-        Self { old: Recent::new(len_max), searched: Recent::new(len_max), spurned }
+        Self {
+            old: Recent::new(len_max),
+            unfiltered: Recent::new(len_max),
+            searched: Recent::new(len_max),
+            spurned,
+        }
     }
 
     pub(super) fn is_old(&self, domain: &Domain) -> bool {
@@ -33,6 +39,19 @@ impl Memory {
 
     pub(super) fn speaks(&mut self, domain: &Domain, v2: bool) {
         if v2 { self.old.remove(domain) } else { self.old.insert(domain.clone()) }
+    }
+
+    /// It does not know how to leave trees out.
+    pub(super) fn is_unfiltered(&self, domain: &Domain) -> bool {
+        self.unfiltered.contains(domain)
+    }
+
+    pub(super) fn filters(&mut self, domain: &Domain, filters: bool) {
+        if filters {
+            self.unfiltered.remove(domain);
+        } else {
+            self.unfiltered.insert(domain.clone());
+        }
     }
 
     /// Was this looked through, and none of what is wanted there?

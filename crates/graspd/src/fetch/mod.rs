@@ -7,6 +7,7 @@ mod halves;
 mod intake;
 mod listing;
 mod memory;
+mod probe;
 mod questions;
 mod refusal;
 mod talk;
@@ -18,8 +19,10 @@ use course::Course;
 use grasp_core::{CloneUrl, Oid, RepoId};
 use grasp_engine::hunt::{JobEnd, Outcome};
 use grasp_git::{Git, Layout, PackLimits, Quarantine};
+pub use listing::Visit;
 use memory::{Memory, Offer};
 use parking_lot::Mutex;
+pub use probe::{Depth, Probed};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use talk::{Stop, Talk, named};
@@ -82,6 +85,9 @@ pub trait Desk: Send {
         quarantine: Quarantine,
         found: BTreeSet<Oid>,
     ) -> impl Future<Output = bool> + Send;
+
+    /// What came for this part was broken or broke off, or what is listed is not there.
+    fn doubts(&mut self, _: &Part) {}
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

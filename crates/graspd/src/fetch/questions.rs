@@ -1,7 +1,7 @@
 //! The questions of a course, put to a server one after the other, and what came of each told to it.
 //! What is to be asked is decided there; what is handed over is whole, checked and nothing but wanted.
 
-use super::course::Course;
+use super::course::{Course, LIES};
 use super::intake::{Got, Parcel};
 use super::memory::Search;
 use super::talk::{Stop, Talk};
@@ -51,7 +51,12 @@ impl Fetcher {
                 unfit = Some(why.clone());
             }
             let is_advert = matches!(heard, Heard::Advert(_));
-            course.handle(heard).map_err(Stop::Failed)?;
+            if let Err(why) = course.handle(heard) {
+                if why == LIES {
+                    talk.desk.doubts(part);
+                }
+                return Err(Stop::Failed(why));
+            }
             if is_advert {
                 let is_new = course.speaks == Speaks::V2;
                 self.memory.lock().speaks(&task.url.domain(), is_new);

@@ -2,6 +2,7 @@
 //! the way it came, or this server. Only the first says something about what was asked for.
 
 use super::talk::Stop;
+use grasp_git::fetch::{Answer, Refusal, wants_slowdown};
 use grasp_git::{PackLimits, PackRefused, ReceiveError};
 
 pub(super) enum Unusable {
@@ -45,4 +46,27 @@ pub(super) fn judge(error: &ReceiveError, limits: &PackLimits, left_bytes: u64) 
             failed("this server could not store it")
         }
     }
+}
+
+/// Does this say that a server does not give out what it has as it should? That it lacks something new
+/// does not: mirrors lag.
+pub(super) fn is_doubtful(refusal: &Refusal, answer: &Answer) -> bool {
+    match refusal {
+        Refusal::Said(words) => answer.is_at_pack() && !wants_slowdown(words),
+        Refusal::Malformed(_) => answer.is_at_pack(),
+        Refusal::Truncated => answer.has_begun(),
+        Refusal::Shallow => true,
+        _ => false,
+    }
+}
+
+/// The same of a pack that was not taken.
+pub(super) fn is_broken(error: &ReceiveError) -> bool {
+    use PackRefused::{Damaged, NotAPack, Trailing, Truncated};
+    matches!(
+        error,
+        ReceiveError::Refused(Truncated { .. } | Damaged { .. } | NotAPack | Trailing)
+            | ReceiveError::Incomplete(_)
+            | ReceiveError::Invalid(_)
+    )
 }

@@ -121,6 +121,11 @@ impl<'a, D: Desk> Talk<'a, D> {
         self.left_bytes = self.left_bytes.saturating_add(kept);
     }
 
+    /// From here on so much may come, whatever came before.
+    pub(super) fn allow(&mut self, bytes_max: u64) {
+        self.left_bytes = bytes_max;
+    }
+
     /// What came in since somebody was told.
     pub(super) fn untold_bytes(&self) -> u64 {
         self.untold_bytes

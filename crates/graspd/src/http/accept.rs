@@ -12,7 +12,7 @@ use crate::http::unstuck::Unstuck;
 use crate::http::{api, pages};
 use crate::ingest::refused;
 use crate::ledger;
-use crate::metrics::{self, Gathered, Rejected};
+use crate::metrics::{self, Gathered};
 use crate::node::{Node, Ready, Seat, Visit};
 use crate::outbound::Instance;
 use axum::extract::FromRequestParts;
@@ -269,12 +269,9 @@ impl Caller {
         let node = &self.node;
         let cold = node.readers.ask(|store| refused::counts(&*store.read()?));
         let Ok(Ok(cold)) = cold.await else { return };
-        let hot = node.second_chance.sizes();
-        let size = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
-        let shown = &node.metrics.sync;
-        shown.rejected(Rejected::Announcement, hot.announcements, size(cold.announcements));
-        shown.rejected(Rejected::State, hot.states, size(cold.states));
-        shown.rejected(Rejected::Other, hot.related, size(cold.others));
+        let shown = &node.metrics.refused;
+        shown.kept(node.second_chance.sizes().into(), cold.into());
+        shown.whole_expired(node.second_chance.take_expired().into());
     }
 
     async fn upgrade(&self, request: Request<Incoming>) -> Answer {

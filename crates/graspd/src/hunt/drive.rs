@@ -96,6 +96,13 @@ impl HuntWatch {
         let _ = self.words.send(HuntInput::CheckEnded { domain, objected });
     }
 
+    /// So much came from this domain for such a look.
+    pub fn received(&self, domain: Domain, bytes: u64) {
+        if bytes > 0 {
+            let _ = self.words.send(HuntInput::CheckReceived { domain, bytes });
+        }
+    }
+
     /// Something that is served has lost objects.
     pub fn is_damaged(&self, family: FamilyId) {
         let _ = self.words.send(HuntInput::Damaged { family });

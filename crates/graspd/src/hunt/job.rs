@@ -7,6 +7,7 @@ use super::look::errands;
 use super::mend::mend;
 use crate::fetch::{Desk, Part, Task};
 use crate::ingest::{Errand, Fetched, Purpose, Taken};
+use crate::ledger::checks::CheckWatch;
 use grasp_core::{CloneUrl, Oid};
 use grasp_engine::hunt::{FamilyId, HuntInput, Job, JobEnd, Outcome};
 use grasp_git::Quarantine;
@@ -83,7 +84,8 @@ async fn work(
         bytes_max: order.bytes_max,
         turn: order.job.0,
     };
-    let mut desk = Hand { ground: &ground, job: order.job, words, leaves, errands };
+    let (job, url) = (order.job, &order.url);
+    let mut desk = Hand { ground: &ground, job, url, words, leaves, errands };
     let mut end = match task.parts.is_empty() {
         true => ended(Outcome::Answered),
         false => ground.fetcher.fetch(&task, &mut desk).await,
@@ -113,9 +115,17 @@ fn part(errand: &Errand, ground: &Ground) -> Part {
 struct Hand<'a> {
     ground: &'a Ground,
     job: Job,
+    url: &'a CloneUrl,
     words: mpsc::UnboundedSender<HuntInput>,
     leaves: mpsc::UnboundedReceiver<()>,
     errands: Vec<Errand>,
+}
+
+impl Hand<'_> {
+    /// Those who look how this place stands.
+    fn checks(&self) -> Option<&CheckWatch> {
+        self.ground.node.hunt.get()?.checks.get()
+    }
 }
 
 impl Desk for Hand<'_> {
@@ -139,9 +149,18 @@ impl Desk for Hand<'_> {
         let to = part.to.clone();
         let fetched = Fetched { to: to.clone(), purpose, quarantine };
         let taken = self.ground.node.ingest.fetched(fetched).await;
+        if let Some(checks) = self.checks() {
+            checks.trusts(to.clone(), self.url.clone());
+        }
         if taken == Taken::Mended {
             mend(self.ground, &to).await;
         }
         taken != Taken::No
+    }
+
+    fn doubts(&mut self, part: &Part) {
+        if let Some(checks) = self.checks() {
+            checks.doubts(part.to.clone(), self.url.clone());
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::holds;
 use super::refused;
 use super::removal::{bury, remove, vanish_author, withdraw};
 use super::roles::RoleCache;
-use super::second_chance::Orphan;
+use super::second_chance::{Orphan, Revived};
 use super::serving::{keep_waiting, serve, serve_released};
 use super::uploads;
 use super::wanted;
@@ -22,7 +22,6 @@ use grasp_core::policy::{
 };
 use grasp_core::{Kind, PubKey, RepoId, Time, VerifiedEvent};
 use grasp_store::{Provenance, SourceKind, Space, StoreError, StoredEvent, Transaction};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// How much may wait here; a full table refuses the newcomer and keeps what it promised.
@@ -84,7 +83,7 @@ pub(super) struct Effects {
     /// Refused for want of something that may come; worth keeping whole for a while.
     pub(super) orphans: Vec<Orphan>,
     /// Those whose refused announcements and states may be judged differently now.
-    pub(super) revived: BTreeSet<RepoId>,
+    pub(super) revived: Revived,
 }
 
 /// Why an event goes no further: an answer for its sender, or a fault of ours.

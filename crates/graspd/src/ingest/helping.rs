@@ -4,15 +4,15 @@
 use super::admit::{Admission, Candidate, Effects, Purse};
 use super::affected::{Intent, IntentKey};
 use super::lanes::Sealed;
-use super::second_chance::{Arrivals, Orphan};
+use super::refused::Counts;
+use super::second_chance::{Arrivals, Orphan, Revived, Sizes};
 use super::writer::Desk;
 use crate::host::Chore;
 use crate::hub::Fresh;
+use grasp_core::VerifiedEvent;
 use grasp_core::policy::Answer;
-use grasp_core::{RepoId, VerifiedEvent};
 use grasp_relay::IpKey;
 use grasp_store::{Provenance, Space, StoreError, Transaction};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// One event of a helping.
@@ -30,7 +30,7 @@ pub(super) struct Committed {
     discards: Vec<String>,
     begun: Option<(IntentKey, Intent)>,
     orphans: Vec<Orphan>,
-    revived: BTreeSet<RepoId>,
+    revived: Revived,
 }
 
 /// The same once it has been carried through.
@@ -118,6 +118,7 @@ impl Desk<'_> {
         let (mut fresh, mut room) = (Vec::new(), came.reach());
         loop {
             let again = self.writer.second_chance.take(&came, self.now, room);
+            self.count_judged_again(&came, &again);
             if again.is_empty() {
                 return fresh;
             }
@@ -143,6 +144,13 @@ impl Desk<'_> {
             }
             came = arrivals;
         }
+    }
+
+    fn count_judged_again(&self, came: &Arrivals, again: &[Orphan]) {
+        let (mut ids, mut whole) = (Counts::default(), Sizes::default());
+        came.revived.values().for_each(|counts| ids.add(counts));
+        again.iter().for_each(|orphan| whole.add(orphan.event.kind));
+        self.writer.metrics.refused.judged_again(ids.into(), whole.into());
     }
 
     /// What was going to be told to wait may be served by now.

@@ -47,7 +47,7 @@ pub use plan::Copying;
 pub use preview::{Preview, Round, compare, may_upload, others_in_need, preview};
 pub use second_chance::{SecondChance, Sizes};
 pub use settle::{Checkpoint, Step};
-pub use signed::{Signed, concerned, signed};
+pub use signed::{Signed, concerned, signed, signed_ids};
 pub use uploads::UploadLimits;
 pub use views::{Hosting, hosted};
 pub use waiting::{Hall, Mark, Rest, Waiting};

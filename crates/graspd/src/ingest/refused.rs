@@ -5,7 +5,8 @@
 use super::admit::{Candidate, Clerk};
 use super::gather::family;
 use super::roles::RoleCache;
-use super::second_chance::Orphan;
+use super::second_chance::{Orphan, Revived};
+use crate::metrics::Refused;
 use grasp_core::maintainers::Family;
 use grasp_core::policy::{Lasting, Reason, Rules};
 use grasp_core::{
@@ -60,8 +61,20 @@ impl Counts {
         }
     }
 
+    pub(super) fn add(&mut self, other: &Self) {
+        self.announcements += other.announcements;
+        self.states += other.states;
+        self.others += other.others;
+    }
+
     pub fn total(&self) -> u64 {
         self.announcements + self.states + self.others
+    }
+}
+
+impl From<Counts> for Refused {
+    fn from(Counts { announcements, states, others }: Counts) -> Self {
+        Self { announcements, states, others }
     }
 }
 
@@ -171,8 +184,10 @@ pub(super) fn remember(
     txn.put_note(SHELF, &[COUNTS], &written(&counts)?)
 }
 
-pub(super) fn forget(txn: &mut dyn Transaction, id: &EventId) -> Result<()> {
-    let Some(note) = txn.note(SHELF, &by_id(id))? else { return Ok(()) };
+/// Returns what was forgotten.
+pub(super) fn forget(txn: &mut dyn Transaction, id: &EventId) -> Result<Counts> {
+    let mut forgotten = Counts::default();
+    let Some(note) = txn.note(SHELF, &by_id(id))? else { return Ok(forgotten) };
     let row: Row = read(&note)?;
     txn.remove_note(SHELF, &by_id(id))?;
     for key in row.orders(id) {
@@ -181,18 +196,20 @@ pub(super) fn forget(txn: &mut dyn Transaction, id: &EventId) -> Result<()> {
     let mut counts = counts(txn)?;
     let count = counts.of(row.kind);
     *count = count.saturating_sub(1);
-    txn.put_note(SHELF, &[COUNTS], &written(&counts)?)
+    txn.put_note(SHELF, &[COUNTS], &written(&counts)?)?;
+    *forgotten.of(row.kind) += 1;
+    Ok(forgotten)
 }
 
 /// An announcement came. Forgets what was refused of those who may have a say by it, so that it is
-/// fetched again, and returns whose that was.
+/// fetched again, and returns whose that was and how many.
 pub(super) fn forget_around(
     txn: &mut dyn Transaction,
     roles: &mut RoleCache,
     announcement: &Event,
-) -> Result<Vec<RepoId>> {
-    let Ok(identifier) = announcement.d().parse::<Identifier>() else { return Ok(Vec::new()) };
-    let mut forgotten = Vec::new();
+) -> Result<Revived> {
+    let mut forgotten = Revived::new();
+    let Ok(identifier) = announcement.d().parse::<Identifier>() else { return Ok(forgotten) };
     if txn.notes(SHELF, &of_identifier(identifier.as_str()), 1)?.is_empty() {
         return Ok(forgotten);
     }
@@ -200,11 +217,12 @@ pub(super) fn forget_around(
     let family = family(txn, roles, [around], identifier.as_str())?;
     for owner in concerned(&family, &around) {
         let rows = txn.notes(SHELF, &of_repo(identifier.as_str(), &owner), FORGOTTEN_MAX)?;
+        let mut counts = Counts::default();
         for id in rows.iter().filter_map(|(key, _)| id_at_end_of(key)) {
-            forget(txn, &id)?;
+            counts.add(&forget(txn, &id)?);
         }
         if !rows.is_empty() {
-            forgotten.push(RepoId { owner, identifier: identifier.clone() });
+            forgotten.insert(RepoId { owner, identifier: identifier.clone() }, counts);
         }
     }
     Ok(forgotten)
@@ -221,8 +239,9 @@ fn concerned(family: &Family, around: &PubKey) -> Vec<PubKey> {
     all.filter(|key| seen.insert(*key)).take(KEYS_MAX).collect()
 }
 
-/// Forgets what may have changed without our hearing of it.
-pub(super) fn prune(txn: &mut dyn Transaction, now: Time, ids_for: Duration) -> Result<()> {
+/// Forgets what may have changed without our hearing of it, and returns how many that were.
+pub(super) fn prune(txn: &mut dyn Transaction, now: Time, ids_for: Duration) -> Result<Counts> {
+    let mut forgotten = Counts::default();
     for (key, _) in txn.notes(SHELF, &[BY_AGE], usize::MAX)? {
         let Some((since, id)) = number_and_id(&key) else { continue };
         if now.since(Time(since)) <= ids_for {
@@ -230,10 +249,10 @@ pub(super) fn prune(txn: &mut dyn Transaction, now: Time, ids_for: Duration) -> 
         }
         let row = txn.note(SHELF, &by_id(&id))?.map(|note| read::<Row>(&note)).transpose()?;
         if row.is_some_and(|row| row.until.is_some()) {
-            forget(txn, &id)?;
+            forgotten.add(&forget(txn, &id)?);
         }
     }
-    Ok(())
+    Ok(forgotten)
 }
 
 impl Row {

@@ -1,7 +1,7 @@
 //! Remembered ids: what they save, what they never replace, and what ends them.
 
 use super::crash_tests::machine::Disk;
-use super::refused::{self, is_refused, positions};
+use super::refused::{self, Counts, is_refused, positions};
 use super::second_chance_tests::{Project, THEN, came};
 use super::{SecondChance, inventory, unknown};
 use crate::clock::Clock;
@@ -92,9 +92,11 @@ fn s29_other_rules_or_a_week_make_us_forget() {
     });
     write(&mut |txn| refused::tie_to(txn, &rules).unwrap());
     assert_eq!(remembers(), [true, true], "the same rules");
-    write(&mut |txn| refused::prune(txn, Time(1).plus(week), week).unwrap());
-    assert_eq!(remembers(), [true, true]);
-    write(&mut |txn| refused::prune(txn, Time(2).plus(week), week).unwrap());
+    let mut pruned = Counts::default();
+    write(&mut |txn| pruned = refused::prune(txn, Time(1).plus(week), week).unwrap());
+    assert_eq!((remembers(), pruned), ([true, true], Counts::default()));
+    write(&mut |txn| pruned = refused::prune(txn, Time(2).plus(week), week).unwrap());
+    assert_eq!(pruned, Counts { states: 1, ..Counts::default() });
     assert_eq!(remembers(), [false, true], "what cannot change is not forgotten by age");
     let mut others = rules;
     others.repository_blacklist = vec!["acme".parse().unwrap()];

@@ -1,6 +1,8 @@
 //! Events from other relays that were refused only because something is not here yet, kept whole for
 //! a short while in case it comes (S-29). In memory alone: what is lost here is fetched again.
 
+use super::refused::Counts;
+use crate::metrics::Refused;
 use grasp_core::nip34::References;
 use grasp_core::{Coordinate, EventId, Kind, RepoId, Time, VerifiedEvent};
 use grasp_store::Provenance;
@@ -25,6 +27,27 @@ pub struct Sizes {
     pub related: usize,
 }
 
+impl Sizes {
+    pub(super) fn add(&mut self, kind: Kind) {
+        *match kind {
+            Kind::ANNOUNCEMENT => &mut self.announcements,
+            Kind::STATE => &mut self.states,
+            _ => &mut self.related,
+        } += 1;
+    }
+}
+
+impl From<Sizes> for Refused {
+    fn from(sizes: Sizes) -> Self {
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        Self {
+            announcements: number(sizes.announcements),
+            states: number(sizes.states),
+            others: number(sizes.related),
+        }
+    }
+}
+
 /// An event that may still be welcome.
 #[derive(Debug, Clone)]
 pub(super) struct Orphan {
@@ -32,12 +55,15 @@ pub(super) struct Orphan {
     pub(super) from: Provenance,
 }
 
+/// Whose refused events may be judged differently, and how many of those were known by id.
+pub(super) type Revived = BTreeMap<RepoId, Counts>;
+
 /// What is here now and was not before.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     pub(super) events: Vec<Arc<VerifiedEvent>>,
     /// Those whose announcements and states may be judged differently now.
-    pub(super) revived: BTreeSet<RepoId>,
+    pub(super) revived: Revived,
 }
 
 /// Repositories cannot push threads out, nor the other way round.
@@ -45,6 +71,8 @@ pub(super) struct Arrivals {
 struct Kept {
     repositories: Pile,
     related: Pile,
+    /// Told to nobody yet.
+    expired: Sizes,
 }
 
 /// Bounds of a pile; beyond them the oldest go.
@@ -63,12 +91,17 @@ impl SecondChance {
         Self { whole_for, ids_for, kept: Mutex::default() }
     }
 
+    /// What was kept for as long as may be since this was last asked, and nothing came.
+    pub fn take_expired(&self) -> Sizes {
+        std::mem::take(&mut self.kept.lock().expired)
+    }
+
     pub fn sizes(&self) -> Sizes {
         let kept = self.kept.lock();
-        let events = kept.repositories.entries.values();
-        let announcements = events.filter(|it| it.event.kind == Kind::ANNOUNCEMENT).count();
-        let states = kept.repositories.entries.len() - announcements;
-        Sizes { announcements, states, related: kept.related.entries.len() }
+        let all = kept.repositories.entries.values().chain(kept.related.entries.values());
+        let mut sizes = Sizes::default();
+        all.for_each(|it| sizes.add(it.event.kind));
+        sizes
     }
 
     pub(super) fn keep(&self, orphan: Orphan, now: Time) {
@@ -88,7 +121,7 @@ impl SecondChance {
         let mut kept = self.kept.lock();
         kept.drop_old(now, self.whole_for);
         let mut taken = Vec::new();
-        for repo in &came.revived {
+        for repo in came.revived.keys() {
             taken.extend(kept.repositories.take(&Key::Of(repo.clone()), count_max - taken.len()));
         }
         for event in &came.events {
@@ -136,7 +169,8 @@ impl Kept {
 
     fn drop_old(&mut self, now: Time, whole_for: Duration) {
         for pile in [&mut self.repositories, &mut self.related] {
-            pile.drop_old(|it| now.since(it.from.received) >= whole_for);
+            let gone = pile.drop_old(|it| now.since(it.from.received) >= whole_for);
+            gone.iter().for_each(|it| self.expired.add(it.event.kind));
         }
     }
 }
@@ -218,10 +252,12 @@ impl Pile {
         places.into_iter().filter_map(|place| self.remove(place)).collect()
     }
 
-    fn drop_old(&mut self, is_old: impl Fn(&Orphan) -> bool) {
+    fn drop_old(&mut self, is_old: impl Fn(&Orphan) -> bool) -> Vec<Orphan> {
+        let mut gone = Vec::new();
         while let Some((oldest, _)) = self.entries.first_key_value().filter(|(_, it)| is_old(it)) {
-            self.remove(*oldest);
+            gone.extend(self.remove(*oldest));
         }
+        gone
     }
 
     fn remove(&mut self, place: Place) -> Option<Orphan> {

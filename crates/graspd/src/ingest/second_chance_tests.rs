@@ -276,8 +276,10 @@ fn s29_events_kept_whole_are_bounded_in_number_size_and_time() {
     assert!(chances.sizes().related < 84, "too large for its place");
     let came = Arrivals { events: vec![Arc::new(anchor.clone())], ..Arrivals::default() };
     assert_eq!(chances.take(&came, Time(5_000), 5).len(), 5);
+    let (kept, _) = (chances.sizes(), chances.take_expired());
     chances.drop_old(Time(12_100));
     assert_eq!(chances.sizes(), Sizes::default(), "ten seconds");
+    assert_eq!((chances.take_expired(), chances.take_expired()), (kept, Sizes::default()));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::affected::{Affected, Concern, Intent, IntentKey};
 use super::copies;
 use super::holds;
 use super::plan::{Copying, Plan, PlanError, Planner, view_key};
+use super::second_chance::Revived;
 use super::serving::{remember, restore, serve_released};
 use super::uploads;
 use crate::feed::Wake;
@@ -14,10 +15,10 @@ use crate::hub::Fresh;
 use grasp_core::hold::Hold;
 use grasp_core::policy::Rules;
 use grasp_core::terms::{Term, pointing_at};
-use grasp_core::{Identifier, Kind, RepoId, Time};
+use grasp_core::{Identifier, Kind, Time};
 use grasp_git::land;
 use grasp_store::{EventStore, Shelf, Space, StoreError, Transaction};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SettleError {
@@ -71,7 +72,7 @@ pub(super) struct Settler<'a, 'c> {
     /// What is served by now; it has to be told, whatever goes wrong after.
     pub(super) fresh: &'a mut Vec<Fresh>,
     /// Those whose refused events may be judged differently now.
-    pub(super) revived: &'a mut BTreeSet<RepoId>,
+    pub(super) revived: &'a mut Revived,
     pub(super) wake: &'a Wake,
 }
 

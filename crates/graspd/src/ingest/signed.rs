@@ -8,8 +8,8 @@ use grasp_core::maintainers::Standing;
 use grasp_core::nip34::Announcement;
 use grasp_core::policy::Rules;
 use grasp_core::push::Candidate;
-use grasp_core::{Identifier, Oid, PubKey, RefName, RepoId};
-use grasp_store::{EventStore, Result, Space};
+use grasp_core::{EventId, Identifier, Oid, PubKey, RefName, RepoId};
+use grasp_store::{EventStore, Result, Snapshot, Space};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug)]
@@ -49,6 +49,21 @@ pub fn signed(store: &dyn EventStore, rules: &Rules, repo: &RepoId) -> Result<Op
         in_force: governing.map(|it| it.state.refs.clone()),
         waiting: newest.map(|it| it.state.refs.clone()),
     }))
+}
+
+/// What its people signed for a repository and is served here: who announced it, and every state of
+/// those who have a say.
+pub fn signed_ids(store: &dyn Snapshot, rules: &Rules, repo: &RepoId) -> Result<Vec<EventId>> {
+    let mut roles = RoleCache::default();
+    let family = family(store, &mut roles, [repo.owner], repo.identifier.as_str())?;
+    let members = family.members_of(&repo.owner, rules.maintainer_rule).unwrap_or_default();
+    let states = members.iter().map(|member| state_of(member, &repo.identifier));
+    let mut ids = Vec::new();
+    for coordinate in std::iter::once(repo.coordinate()).chain(states) {
+        let found = store.current(Space::Served, &coordinate)?;
+        ids.extend(found.map(|it| it.event.id));
+    }
+    Ok(ids)
 }
 
 /// The repositories here in which this author has a say.

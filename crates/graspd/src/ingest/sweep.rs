@@ -78,30 +78,15 @@ impl Desk<'_> {
         if !self.has_work()? && !prune && !clean {
             return Ok(fresh);
         }
-        let (writer, now) = (self.writer, self.now);
+        let writer = self.writer;
         // Moved before it is forgotten: after a crash in between it is simply done again.
         let (given_up, moved) = if clean { self.give_up_parked()? } else { Default::default() };
         moved.into_iter().for_each(|name| writer.host.send(Chore::Discard(name)));
         let mut begun = None;
-        let mut discards = Vec::new();
+        let (mut discards, mut expired) = (Vec::new(), refused::Counts::default());
         writer.store.write(&mut |txn| {
-            let mut effects = Effects::default();
-            sweep_expired(txn, now.timestamp(), now, &mut effects)?;
-            sweep_vanished(txn, now, &mut effects)?;
-            self.expire(txn, &mut effects)?;
-            let waits = |txn: &dyn Transaction, id: &EventId| txn.contains(Space::Held, id);
-            effects.discards.extend(uploads::take_expired(txn, now, waits)?);
-            if prune {
-                wanted::prune(txn, now, &writer.host.wanted)?;
-                prune_expired(txn, now)?;
-                refused::prune(txn, now, writer.second_chance.ids_for)?;
-                self.prune_aside(txn)?;
-            }
-            for repo in &given_up {
-                txn.remove_note(Shelf::Parked, &view_key(repo))?;
-                txn.remove_note(Shelf::Views, &view_key(repo))?;
-                effects.discards.extend(uploads::take_all(txn, repo)?);
-            }
+            let effects;
+            (effects, expired) = self.clear(txn, prune, &given_up)?;
             discards = effects.discards;
             let intent = Intent { affected: effects.affected, packs: Vec::new() };
             begun = match intent.affected.is_empty() {
@@ -110,6 +95,10 @@ impl Desk<'_> {
             };
             Ok(())
         })?;
+        writer.metrics.refused.ids_expired(expired.into());
+        if clean {
+            writer.metrics.care.cleaned(given_up.len());
+        }
         discards.into_iter().for_each(|name| writer.host.send(Chore::Discard(name)));
         if let Some((key, intent)) = begun {
             let carried = self.carry(&key, &intent);
@@ -117,6 +106,34 @@ impl Desk<'_> {
             fresh.extend(carried.fresh);
         }
         Ok(fresh)
+    }
+
+    /// What is over goes, with what belongs to it.
+    fn clear(
+        &self,
+        txn: &mut dyn Transaction,
+        prune: bool,
+        given_up: &[RepoId],
+    ) -> Result<(Effects, refused::Counts)> {
+        let (writer, now) = (self.writer, self.now);
+        let (mut effects, mut expired) = (Effects::default(), refused::Counts::default());
+        sweep_expired(txn, now.timestamp(), now, &mut effects)?;
+        sweep_vanished(txn, now, &mut effects)?;
+        self.expire(txn, &mut effects)?;
+        let waits = |txn: &dyn Transaction, id: &EventId| txn.contains(Space::Held, id);
+        effects.discards.extend(uploads::take_expired(txn, now, waits)?);
+        if prune {
+            wanted::prune(txn, now, &writer.host.wanted)?;
+            prune_expired(txn, now)?;
+            expired = refused::prune(txn, now, writer.second_chance.ids_for)?;
+            self.prune_aside(txn)?;
+        }
+        for repo in given_up {
+            txn.remove_note(Shelf::Parked, &view_key(repo))?;
+            txn.remove_note(Shelf::Views, &view_key(repo))?;
+            effects.discards.extend(uploads::take_all(txn, repo)?);
+        }
+        Ok((effects, expired))
     }
 
     fn has_work(&self) -> Result<bool> {

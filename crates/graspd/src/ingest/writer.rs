@@ -7,7 +7,7 @@ use super::helping::{Concluded, Incoming};
 use super::land::Outcome;
 use super::lanes::{Asker, Ingest, Sealed, Work};
 use super::roles::RoleCache;
-use super::second_chance::{Arrivals, SecondChance};
+use super::second_chance::{Arrivals, Revived, SecondChance};
 use super::settle::{SettleError, Settler};
 use super::sweep::Tide;
 use crate::clock::Clock;
@@ -18,11 +18,10 @@ use crate::metrics::Metrics;
 use crate::threads::essential;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use grasp_core::policy::{Answer, Prefix, Reason, Rules};
-use grasp_core::{EventId, RepoId, Time};
+use grasp_core::{EventId, Time};
 use grasp_relay::{Budgets, IpKey, Refused};
 use grasp_store::{EventStore, SourceKind, StoreError, Transaction};
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -49,7 +48,7 @@ pub(super) struct Desk<'a> {
     pub(super) roles: &'a mut RoleCache,
     pub(super) now: Time,
     /// Those whose refused events may be judged differently after this.
-    pub(super) revived: BTreeSet<RepoId>,
+    pub(super) revived: Revived,
 }
 
 /// Events per transaction: many share one sync, none waits long for its neighbours.
@@ -93,7 +92,7 @@ impl Writer {
     }
 
     fn desk<'a>(&'a self, roles: &'a mut RoleCache) -> Desk<'a> {
-        Desk { writer: self, roles, now: self.clock.now(), revived: BTreeSet::new() }
+        Desk { writer: self, roles, now: self.clock.now(), revived: Revived::new() }
     }
 
     fn run(self, mut inbox: mpsc::Receiver<Work>, teller: &Sender<Vec<News>>) {

@@ -1,20 +1,17 @@
-//! Looks how others stand with their refs: decides nothing but what [`Rounds`] says, asks with leave of
-//! the hunt, through the same guarded way out, and writes one row for each look.
+//! Keeps looking how others stand with their refs: follows what is served, lets [`Rounds`] say what is
+//! next, and starts one task for each look. It asks nobody itself.
 
-use super::refs::compare;
+use super::look::{Done, look};
 use super::rounds::{Check, Finding, RoundSettings, Rounds};
-use super::row::{Look, Peer, Seen, Why};
+use super::row::Peer;
 use super::{keep_only, of, tell};
-use crate::fetch::{Desk, Fetcher, Part};
+use crate::fetch::{Depth, Fetcher};
 use crate::hunt::HuntWatch;
 use crate::ingest::{Signed, concerned, signed};
 use crate::node::Node;
 use crate::outbound::Rule;
-use crate::report::Verdict;
 use grasp_core::nip34::Announcement;
-use grasp_core::{CloneUrl, Domain, Kind, Oid, RepoId, Time};
-use grasp_engine::hunt::Outcome;
-use grasp_git::Quarantine;
+use grasp_core::{CloneUrl, Kind, RepoId, Time};
 use grasp_store::{EventStore, Result, Space, StoredEvent, Transaction};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,22 +33,26 @@ pub struct CheckWatch(mpsc::UnboundedSender<Word>);
 #[derive(Debug)]
 enum Word {
     Now(Option<RepoId>),
+    /// What was fetched from there was of no use, or was good.
+    Doubt(Check),
+    Trust(Check),
     Done(Check, Done),
-}
-
-#[derive(Debug)]
-enum Done {
-    /// What was found, and until when its place wants to be left alone.
-    Looked(Finding, Option<Time>),
-    PutOff(Time),
-    /// It is not served, or not named, any more.
-    Gone,
 }
 
 impl CheckWatch {
     /// Looks at all mirrors of a repository, or of all of them, as soon as may be.
     pub fn now(&self, repo: Option<RepoId>) {
         let _ = self.0.send(Word::Now(repo));
+    }
+
+    /// What was fetched from there was broken, or what it lists was not there.
+    pub fn doubts(&self, repo: RepoId, url: CloneUrl) {
+        let _ = self.0.send(Word::Doubt(Check { repo, url }));
+    }
+
+    /// What was fetched from there was good.
+    pub fn trusts(&self, repo: RepoId, url: CloneUrl) {
+        let _ = self.0.send(Word::Trust(Check { repo, url }));
     }
 }
 
@@ -60,15 +61,6 @@ const ROWS_MAX: usize = 1_000;
 const SLEEP_MAX: Duration = Duration::from_secs(5);
 const TIDY_EVERY: Duration = Duration::from_secs(60);
 const FORGOTTEN_MAX: usize = 1_000;
-/// One look may take so long, however slowly the server talks.
-const LOOK_MAX: Duration = Duration::from_secs(60);
-/// How long a server is left alone that asked for less and did not say for how long.
-const PAUSE: Duration = Duration::from_secs(60);
-/// However long it says.
-const PAUSE_MAX: Duration = Duration::from_secs(3_600);
-/// For a look that got no leave to go on.
-const AGAIN_AFTER: Duration = Duration::from_secs(5);
-
 pub fn start(guide: Guide, node: &Arc<Node>) -> CheckWatch {
     let (words, said) = mpsc::unbounded_channel();
     let settings = RoundSettings {
@@ -105,7 +97,7 @@ impl Checker {
             self.work();
             let now = self.node.clock.now();
             self.tidy(now).await;
-            let wait = self.rounds.next_deadline().map_or(SLEEP_MAX, |at| at.since(now));
+            let wait = self.rounds.next_deadline(now).map_or(SLEEP_MAX, |at| at.since(now));
             tokio::select! {
                 () = closing.cancelled() => return,
                 () = self.node.wake.rung_for_the_ledger() => {}
@@ -120,6 +112,8 @@ impl Checker {
         match word {
             Word::Now(Some(repo)) => self.rounds.now(&repo, now),
             Word::Now(None) => self.rounds.everything_now(now),
+            Word::Doubt(check) => self.rounds.doubt(&check, now),
+            Word::Trust(check) => self.rounds.trust(&check),
             Word::Done(check, Done::Looked(found, pause)) => {
                 self.rounds.done(&check, found, pause, now);
             }
@@ -214,10 +208,14 @@ impl Checker {
         while let Some(check) = self.rounds.poll(now) {
             let (node, guide) = (Arc::clone(&self.node), Arc::clone(&self.guide));
             let words = self.words.clone();
+            let depth = match self.rounds.is_doubted(&check) {
+                true => Depth::Thorough,
+                false => Depth::Routine,
+            };
             self.node.tasks.spawn(async move {
                 let closing = node.closing.clone();
                 let done = tokio::select! {
-                    done = look(&node, &guide, &check) => done,
+                    done = look(&node, &guide, &check, depth) => done,
                     () = closing.cancelled() => return,
                 };
                 let _ = words.send(Word::Done(check, done));
@@ -255,7 +253,7 @@ impl Checker {
     }
 }
 
-async fn ask<T: Send + 'static>(
+pub(super) async fn ask<T: Send + 'static>(
     node: &Node,
     question: impl FnOnce(&dyn EventStore) -> Result<T> + Send + 'static,
 ) -> Option<T> {
@@ -293,97 +291,4 @@ fn named(store: &dyn EventStore, node: &Node, repo: &RepoId) -> Result<Option<Na
         clones.push((url, last));
     }
     Ok(Some((announcement, clones)))
-}
-
-/// One look at one address.
-async fn look(node: &Node, guide: &Guide, check: &Check) -> Done {
-    match state_of(node, check).await {
-        None => return Done::Gone,
-        // Nobody signed anything yet; when somebody does, it is looked at.
-        Some(Signed { in_force: None, .. }) => return Done::Looked(Finding::Equal, None),
-        Some(_) => {}
-    }
-    let domain = check.url.domain();
-    if let Err(until) = guide.hunt.may_check(&domain, false).await {
-        return Done::PutOff(until);
-    }
-    let mut desk = Hand { hunt: &guide.hunt, domain: domain.clone() };
-    let listing = guide.fetcher.list(&check.url, guide.rule, &mut desk);
-    let slow = Outcome::Failed("it took too long".to_owned());
-    let listed = tokio::time::timeout(LOOK_MAX, listing).await.unwrap_or(Err(slow));
-    let objected = match &listed {
-        Err(Outcome::SlowDown { retry_after }) => Some(*retry_after),
-        _ => None,
-    };
-    guide.hunt.checked(domain, objected);
-    let now = node.clock.now();
-    // Read after they were asked: what was signed meanwhile they can hardly have.
-    let Some(signed) = state_of(node, check).await else { return Done::Gone };
-    let seen = match &listed {
-        Ok(theirs) => match &signed.in_force {
-            Some(in_force) => Seen::Refs(compare(in_force, signed.waiting.as_ref(), theirs)),
-            None => return Done::Looked(Finding::Equal, None),
-        },
-        Err(Outcome::Crowded { until }) => return Done::PutOff(*until),
-        Err(Outcome::Cancelled) => return Done::PutOff(now.plus(AGAIN_AFTER)),
-        Err(Outcome::Ourselves) => return Done::Looked(Finding::Equal, None),
-        Err(outcome) => Seen::Nothing(why(outcome, now)),
-    };
-    let pause = match seen {
-        Seen::Nothing(Why::RateLimited { until }) => Some(until),
-        _ => None,
-    };
-    let found = match seen.verdict() {
-        Verdict::Equal => Finding::Equal,
-        Verdict::WeLack | Verdict::TheyLack => Finding::Differs,
-        Verdict::Unverifiable => Finding::Nothing,
-    };
-    node.metrics.ledger.checked("refs", seen.verdict());
-    write(node, check, Look::new(seen, now)).await;
-    Done::Looked(found, pause)
-}
-
-/// What should be there; `None` if this address is not looked at any more.
-async fn state_of(node: &Node, check: &Check) -> Option<Signed> {
-    let (rules, repo) = (Arc::clone(&node.rules), check.repo.clone());
-    let found = ask(node, move |store| signed(store, &rules, &repo)).await??;
-    let named = tell::clones(&node.service, &found.announcement, &check.repo);
-    named.contains(&check.url).then_some(found)
-}
-
-fn why(outcome: &Outcome, now: Time) -> Why {
-    match outcome {
-        Outcome::Lacks(_) => Why::NotFound,
-        Outcome::SlowDown { retry_after } => {
-            Why::RateLimited { until: now.plus(retry_after.unwrap_or(PAUSE).min(PAUSE_MAX)) }
-        }
-        Outcome::Forbidden(_) => Why::Forbidden,
-        Outcome::TooLarge => Why::TooLarge,
-        Outcome::Failed(_) => Why::Unreachable { since: now },
-        _ => Why::Unclear,
-    }
-}
-
-async fn write(node: &Node, check: &Check, look: Look) {
-    let (peer, repo) = (Peer::Git(check.url.clone()), check.repo.clone());
-    let jotting = move |txn: &mut dyn Transaction| super::set(txn, &peer, &repo, look.clone());
-    node.ingest.jot(Box::new(jotting)).await;
-}
-
-/// Asks for leave for every further request.
-struct Hand<'a> {
-    hunt: &'a HuntWatch,
-    domain: Domain,
-}
-
-impl Desk for Hand<'_> {
-    async fn may_request(&mut self) -> bool {
-        self.hunt.may_check(&self.domain, true).await.is_ok()
-    }
-
-    fn received(&mut self, _: u64) {}
-
-    async fn brought(&mut self, _: &Part, _: Quarantine, _: BTreeSet<Oid>) -> bool {
-        false
-    }
 }

@@ -4,6 +4,7 @@
 
 pub mod checks;
 mod chronicle;
+mod look;
 mod place;
 pub mod refs;
 pub mod rounds;

@@ -1,34 +1,21 @@
 //! Which repository's refs are looked at next, and where: in the order in which they are due, spread
-//! over the age a verdict may have, few at a time, and no place before it may be asked. Knows no clock
-//! and no socket; whether a request may leave is the hunt's to say, who counts them all (S-35).
+//! over the age a verdict may have, few at a time, shared out among owners, and no place before it may
+//! be asked. Knows no clock and no socket; whether a request may leave is the hunt's to say (S-35).
 
-use grasp_core::{CloneUrl, Domain, RepoId, Time};
+mod clock;
+mod doubts;
+mod places;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use clock::earlier;
+use doubts::Doubts;
+use grasp_core::{CloneUrl, PubKey, RepoId, Time};
+use places::Places;
+pub use settings::RoundSettings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RoundSettings {
-    /// No verdict should become older than this.
-    pub age_max: Duration,
-    /// Looks at a time: in all, and at one place.
-    pub at_once_max: usize,
-    pub at_once_per_domain_max: usize,
-    /// After something new is served mirrors are given this long to follow.
-    pub lag: Duration,
-    pub entries_max: usize,
-}
-
-impl Default for RoundSettings {
-    fn default() -> Self {
-        Self {
-            age_max: Duration::from_secs(86_400),
-            at_once_max: 8,
-            at_once_per_domain_max: 2,
-            lag: Duration::from_secs(30),
-            entries_max: 200_000,
-        }
-    }
-}
 
 /// One repository at one address.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,15 +29,19 @@ pub struct Rounds {
     settings: RoundSettings,
     due: BTreeMap<RepoId, BTreeMap<CloneUrl, Time>>,
     len: usize,
-    places: BTreeMap<Domain, Place>,
-    /// When each place with something to look at may be asked.
-    ready: BTreeSet<(Time, Domain)>,
-    /// What is being looked at, and when it has to be again if something changed meanwhile.
-    running: BTreeMap<Check, Option<Time>>,
-    /// What is due before its place had time to follow, and when it has.
-    later: BTreeMap<Check, Time>,
+    places: Places,
+    running: BTreeSet<Check>,
+    /// How many of them are whose.
+    owners: BTreeMap<PubKey, usize>,
+    /// For when a look was called for, whatever looks there are before.
+    later: BTreeMap<Check, BTreeSet<Time>>,
+    /// For when the last look was called that something new made.
+    early: BTreeMap<Check, Time>,
     /// Where all was not well the last time: how long it was left alone since.
     gaps: BTreeMap<Check, Duration>,
+    doubts: Doubts,
+    /// The latest time.
+    seen: Time,
 }
 
 /// What a look came to.
@@ -63,22 +54,14 @@ pub enum Finding {
     Nothing,
 }
 
-#[derive(Debug, Default)]
-struct Place {
-    queue: BTreeSet<(Time, Check)>,
-    running: usize,
-    not_before: Time,
-    /// Its moment in `ready`.
-    ready: Option<Time>,
-}
-
 /// Until the next look after one that did not end well.
 const RECHECK_FIRST: Duration = Duration::from_secs(60);
 const RETRY_FIRST: Duration = Duration::from_secs(600);
 
 impl Rounds {
     pub fn new(settings: RoundSettings) -> Self {
-        Self { settings, ..Self::default() }
+        let places = Places::new(settings.at_once_per_domain_max);
+        Self { settings, places, ..Self::default() }
     }
 
     pub fn len(&self) -> usize {
@@ -114,40 +97,65 @@ impl Rounds {
         self.of(repo).iter().for_each(|check| self.forget_one(check));
     }
 
-    /// Something about it changed here: its mirrors are looked at once they had time to follow.
+    /// Something about it changed here: its mirrors are looked at once they had time to follow. One
+    /// such look at a time is called for, and one more for what changed too late for it.
     pub fn changed(&mut self, repo: &RepoId, now: Time) {
-        let at = now.plus(self.settings.lag.min(self.settings.age_max / 4));
+        let soon = now.plus(self.lag());
+        let gap = self.settings.early_gap.min(self.settings.age_max / 4);
         for check in self.of(repo) {
-            if let Some(again) = self.running.get_mut(&check) {
-                *again = Some(again.map_or(at, |before| before.min(at)));
-            } else if self.due_at(&check).is_some_and(|due| due <= at) {
-                self.later.insert(check, at);
-            }
+            let at = match self.early.get(&check) {
+                Some(last) if *last >= soon => *last,
+                Some(last) => last.plus(gap).max(soon),
+                None => soon,
+            };
+            self.early.insert(check.clone(), at);
+            self.call_for(check, at);
         }
-        self.bring_forward(repo, at);
     }
 
     /// Somebody wants to know.
     pub fn now(&mut self, repo: &RepoId, now: Time) {
-        self.bring_forward(repo, now);
+        for check in self.of(repo) {
+            self.bring_forward(check, now);
+        }
     }
 
     pub fn everything_now(&mut self, now: Time) {
         let repos: Vec<RepoId> = self.due.keys().cloned().collect();
-        repos.iter().for_each(|repo| self.bring_forward(repo, now));
+        repos.iter().for_each(|repo| self.now(repo, now));
+    }
+
+    /// What came from there was of no use: it is looked at thoroughly, soon for the first time. Where
+    /// all was not well already it is looked at again in its time.
+    pub fn doubt(&mut self, check: &Check, now: Time) {
+        if self.due_at(check).is_none() {
+            return;
+        }
+        let soon = now.plus(self.lag());
+        if let Some(at) = self.doubts.open(check, soon)
+            && !self.gaps.contains_key(check)
+        {
+            self.call_for(check.clone(), at);
+        }
+    }
+
+    /// What came from there was good.
+    pub fn trust(&mut self, check: &Check) {
+        self.doubts.forget(check);
+    }
+
+    pub fn is_doubted(&self, check: &Check) -> bool {
+        self.doubts.is_open(check)
     }
 
     /// What to look at now, if anything. Every one ends with `done` or `put_off`.
     pub fn poll(&mut self, now: Time) -> Option<Check> {
-        if self.running.len() >= self.settings.at_once_max {
-            return None;
-        }
-        let (_, domain) = self.ready.first().filter(|(at, _)| *at <= now)?.clone();
-        let place = self.places.get_mut(&domain)?;
-        let (_, check) = place.queue.pop_first()?;
-        place.running += 1;
-        self.running.insert(check.clone(), None);
-        self.reckon(&domain);
+        self.mind_the_clock(now);
+        let (due, check) = self.first(now)?;
+        self.places.begin(&check, due);
+        *self.owners.entry(check.repo.owner).or_default() += 1;
+        self.doubts.begin(&check);
+        self.running.insert(check.clone());
         Some(check)
     }
 
@@ -155,19 +163,21 @@ impl Rounds {
     /// it is looked at again soon, and then ever less.
     pub fn done(&mut self, check: &Check, found: Finding, pause: Option<Time>, now: Time) {
         let interval = self.interval(check);
-        let later = self.later.remove(check).filter(|later| *later > now);
+        let recheck = RECHECK_FIRST.min(self.settings.age_max / 4);
         let gap = self.gaps.remove(check).unwrap_or_default();
         let first = match found {
             Finding::Equal => interval,
-            Finding::Differs => RECHECK_FIRST.min(self.settings.age_max / 4),
+            Finding::Differs => recheck,
             Finding::Nothing => RETRY_FIRST,
         };
         let wait = (gap * 2).max(first).min(interval);
         if found != Finding::Equal && self.due_at(check).is_some() {
             self.gaps.insert(check.clone(), wait);
         }
+        let doubted = self.doubts.end(check, recheck..=interval, now);
         let due = now.plus(if found == Finding::Equal { interval } else { wait });
-        self.end(check, later.map_or(due, |later| later.min(due)), pause);
+        let called = self.later_than(check, now).into_iter().chain(doubted).min();
+        self.end(check, called.map_or(due, |called| called.min(due)), pause);
     }
 
     /// It could not be asked; nothing is known.
@@ -176,9 +186,30 @@ impl Rounds {
         self.end(check, due, Some(until));
     }
 
-    pub fn next_deadline(&self) -> Option<Time> {
+    /// When to poll again, if nothing ends before.
+    pub fn next_deadline(&self, now: Time) -> Option<Time> {
         let room = self.running.len() < self.settings.at_once_max;
-        self.ready.first().filter(|_| room).map(|(at, _)| *at)
+        match self.first(now) {
+            Some(_) => Some(now),
+            None if room => self.places.next_after(now),
+            None => None,
+        }
+    }
+
+    /// While others wait, nobody gets more than a quarter of all looks; and the last quarter is kept
+    /// free for others who may come.
+    fn first(&self, now: Time) -> Option<(Time, Check)> {
+        let all = self.settings.at_once_max;
+        if self.running.len() >= all {
+            return None;
+        }
+        let share = (all / 4).max(1);
+        let below = |max: usize| {
+            move |owner: &PubKey| self.owners.get(owner).is_none_or(|running| *running < max)
+        };
+        let first = self.places.first(now, below(share));
+        let first = first.or_else(|| self.places.first(now, below((all - share).max(share))));
+        first.map(|(due, check)| (due, check.clone()))
     }
 
     /// Well before a verdict is too old, and not for all at once: between 60 and 75 of a hundred parts
@@ -194,6 +225,10 @@ impl Rounds {
         self.settings.age_max / 10_000 * part
     }
 
+    fn lag(&self) -> Duration {
+        self.settings.lag.min(self.settings.age_max / 4)
+    }
+
     fn of(&self, repo: &RepoId) -> Vec<Check> {
         let urls = self.due.get(repo).into_iter().flat_map(BTreeMap::keys);
         urls.map(|url| Check { repo: repo.clone(), url: url.clone() }).collect()
@@ -203,29 +238,45 @@ impl Rounds {
         self.due.get(&check.repo)?.get(&check.url).copied()
     }
 
-    fn bring_forward(&mut self, repo: &RepoId, at: Time) {
-        for check in self.of(repo) {
-            let due_later = self.due_at(&check).is_some_and(|due| due > at);
-            if due_later && !self.running.contains_key(&check) {
-                self.put(check, at);
-            }
+    /// There shall be a look then, whatever other looks there are before.
+    fn call_for(&mut self, check: Check, at: Time) {
+        self.later.entry(check.clone()).or_default().insert(at);
+        self.bring_forward(check, at);
+    }
+
+    /// What is called for after this moment; what is not is done.
+    fn later_than(&mut self, check: &Check, now: Time) -> Option<Time> {
+        if self.early.get(check).is_some_and(|at| at.plus(self.settings.early_gap) < now) {
+            self.early.remove(check);
+        }
+        let later = self.later.get_mut(check)?;
+        later.retain(|at| *at > now);
+        let first = later.first().copied();
+        if first.is_none() {
+            self.later.remove(check);
+        }
+        first
+    }
+
+    fn bring_forward(&mut self, check: Check, at: Time) {
+        let due_later = self.due_at(&check).is_some_and(|due| due > at);
+        if due_later && !self.running.contains(&check) {
+            self.put(check, at);
         }
     }
 
     fn put(&mut self, check: Check, due: Time) {
-        let domain = check.url.domain();
         let urls = self.due.entry(check.repo.clone()).or_default();
         let before = urls.insert(check.url.clone(), due);
         self.len += usize::from(before.is_none());
-        let place = self.places.entry(domain.clone()).or_default();
-        if let Some(before) = before {
-            place.queue.remove(&(before, check.clone()));
-        }
         // What is being looked at comes again afterwards.
-        if !self.running.contains_key(&check) {
-            place.queue.insert((due, check));
+        if self.running.contains(&check) {
+            return;
         }
-        self.reckon(&domain);
+        if let Some(before) = before {
+            self.places.remove(&check, before);
+        }
+        self.places.insert(check, due);
     }
 
     fn forget_one(&mut self, check: &Check) {
@@ -236,222 +287,25 @@ impl Rounds {
         }
         self.len -= 1;
         self.later.remove(check);
+        self.early.remove(check);
         self.gaps.remove(check);
-        let domain = check.url.domain();
-        if let Some(place) = self.places.get_mut(&domain) {
-            place.queue.remove(&(due, check.clone()));
-        }
-        self.reckon(&domain);
+        self.doubts.forget(check);
+        self.places.remove(check, due);
     }
 
     fn end(&mut self, check: &Check, due: Time, pause: Option<Time>) {
-        let domain = check.url.domain();
-        let Some(again) = self.running.remove(check) else { return };
-        let due = again.map_or(due, |again| again.min(due));
-        if let Some(place) = self.places.get_mut(&domain) {
-            place.running = place.running.saturating_sub(1);
-            place.not_before = place.not_before.max(pause.unwrap_or_default());
-        }
-        match self.due_at(check).is_some() {
-            true => self.put(check.clone(), due),
-            false => self.reckon(&domain),
-        }
-    }
-
-    /// Finds out when a place may be asked next.
-    fn reckon(&mut self, domain: &Domain) {
-        let Some(place) = self.places.get_mut(domain) else { return };
-        if let Some(before) = place.ready.take() {
-            self.ready.remove(&(before, domain.clone()));
-        }
-        if place.queue.is_empty() && place.running == 0 {
-            self.places.remove(domain);
+        if !self.running.remove(check) {
             return;
         }
-        let first = place.queue.first().map(|(due, _)| (*due).max(place.not_before));
-        let free = place.running < self.settings.at_once_per_domain_max;
-        if let Some(at) = first.filter(|_| free) {
-            place.ready = Some(at);
-            self.ready.insert((at, domain.clone()));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use grasp_core::PubKey;
-
-    const NOW: Time = Time::from_secs(1_700_000_000);
-    const DAY: Duration = Duration::from_secs(86_400);
-    const SECOND: Duration = Duration::from_secs(1);
-
-    fn repo(n: usize) -> RepoId {
-        RepoId { owner: PubKey::from_bytes([7; 32]), identifier: n.to_string().parse().unwrap() }
-    }
-
-    fn url(host: usize, n: usize) -> CloneUrl {
-        format!("https://h{host}.example/r{n}.git").parse().unwrap()
-    }
-
-    fn following(repos: usize, hosts: usize) -> Rounds {
-        let mut rounds = Rounds::new(RoundSettings::default());
-        for n in 0..repos {
-            let named: Vec<_> = (0..hosts).map(|host| (url(host, n), None)).collect();
-            rounds.follow(&repo(n), &named, NOW);
-        }
-        rounds
-    }
-
-    /// Looks at everything as it becomes due, each look taking a second; when each was done.
-    fn lives(rounds: &mut Rounds, from: Time, secs: u64) -> BTreeMap<Check, Vec<Time>> {
-        let mut seen: BTreeMap<Check, Vec<Time>> = BTreeMap::new();
-        for step in 0..secs {
-            let now = from.plus(SECOND * u32::try_from(step).unwrap());
-            let mut open = Vec::new();
-            while let Some(check) = rounds.poll(now) {
-                open.push(check);
-            }
-            for check in open {
-                rounds.done(&check, Finding::Equal, None, now);
-                seen.entry(check).or_default().push(now);
+        if let Some(running) = self.owners.get_mut(&check.repo.owner) {
+            *running -= 1;
+            if *running == 0 {
+                self.owners.remove(&check.repo.owner);
             }
         }
-        seen
-    }
-
-    #[test]
-    fn s30_what_changes_during_a_look_is_looked_at_again() {
-        let mut rounds = following(1, 1);
-        let check = rounds.poll(NOW).unwrap();
-        rounds.changed(&repo(0), NOW.plus(SECOND));
-        rounds.done(&check, Finding::Equal, None, NOW.plus(2 * SECOND));
-        assert_eq!(rounds.next_deadline(), Some(NOW.plus(31 * SECOND)));
-    }
-
-    #[test]
-    fn s30_every_verdict_is_renewed_before_it_is_too_old_and_not_all_at_once() {
-        let mut rounds = following(200, 5);
-        let seen = lives(&mut rounds, NOW, 3 * 86_400);
-        assert_eq!(seen.len(), 1_000);
-        let mut in_hour = [0; 72];
-        for times in seen.values() {
-            assert!(times.windows(2).all(|pair| pair[1].since(pair[0]) <= DAY * 3 / 4 + SECOND));
-            assert!(times.windows(2).all(|pair| pair[1].since(pair[0]) >= DAY / 2), "no oftener");
-            for at in times {
-                in_hour[usize::try_from(at.since(NOW).as_secs() / 3_600).unwrap()] += 1;
-            }
+        if self.due_at(check).is_some() {
+            self.put(check.clone(), due);
         }
-        let busiest = in_hour.iter().skip(12).max().unwrap();
-        assert!(*busiest < 400, "spread over hours: {in_hour:?}");
-    }
-
-    #[test]
-    fn s30_a_restart_goes_on_where_it_was() {
-        let mut rounds = Rounds::new(RoundSettings::default());
-        let named = [(url(1, 1), Some(NOW)), (url(2, 1), None)];
-        rounds.follow(&repo(1), &named, NOW.plus(SECOND));
-        assert_eq!(rounds.poll(NOW.plus(SECOND)).unwrap().url, url(2, 1), "what is new comes soon");
-        assert_eq!(rounds.poll(NOW.plus(DAY / 2)), None);
-        assert_eq!(rounds.poll(NOW.plus(DAY * 3 / 4)).unwrap().url, url(1, 1));
-        let mut rounds = Rounds::new(RoundSettings::default());
-        rounds.follow(&repo(1), &[(url(1, 1), Some(NOW.plus(DAY)))], NOW);
-        assert!(
-            rounds.poll(NOW).is_some(),
-            "a time that has not come was written by a wrong clock"
-        );
-    }
-
-    #[test]
-    fn s35_few_at_a_time_and_one_place_holds_up_nobody() {
-        let mut rounds = following(10, 3);
-        let mut open = Vec::new();
-        while let Some(check) = rounds.poll(NOW) {
-            open.push(check);
-        }
-        assert_eq!(open.len(), 6, "two at each of three places");
-        let (slow, rest) = open.split_first().unwrap();
-        let later = NOW.plus(60 * SECOND);
-        rounds.put_off(slow, later);
-        rest.iter().for_each(|check| rounds.done(check, Finding::Equal, None, NOW));
-        let domain = slow.url.domain();
-        let mut others = 0;
-        while let Some(check) = rounds.poll(NOW) {
-            assert_ne!(check.url.domain(), domain, "left alone until it may be asked");
-            rounds.done(&check, Finding::Equal, None, NOW);
-            others += 1;
-        }
-        assert_eq!(others, 16);
-        assert_eq!(rounds.next_deadline(), Some(later));
-        assert_eq!(rounds.poll(later).as_ref(), Some(slow), "put off, not forgotten");
-    }
-
-    #[test]
-    fn s43_after_something_new_is_served_mirrors_are_looked_at_shortly_after() {
-        let mut rounds = following(2, 1);
-        lives(&mut rounds, NOW, 10);
-        let now = NOW.plus(100 * SECOND);
-        rounds.changed(&repo(1), now);
-        assert_eq!(rounds.poll(now.plus(29 * SECOND)), None);
-        assert_eq!(rounds.poll(now.plus(30 * SECOND)).unwrap().repo, repo(1));
-        rounds.now(&repo(0), now);
-        let check = rounds.poll(now.plus(30 * SECOND)).unwrap();
-        rounds.now(&repo(0), now.plus(31 * SECOND));
-        rounds.done(&check, Finding::Equal, None, now.plus(32 * SECOND));
-        assert_eq!(rounds.poll(now.plus(33 * SECOND)), None, "once, and then it is fresh");
-    }
-
-    #[test]
-    fn s43_what_is_new_is_looked_at_at_once_and_again_when_mirrors_had_time_to_follow() {
-        let mut rounds = following(1, 1);
-        rounds.changed(&repo(0), NOW);
-        let check = rounds.poll(NOW).unwrap();
-        rounds.done(&check, Finding::Equal, None, NOW.plus(SECOND));
-        assert_eq!(rounds.poll(NOW.plus(29 * SECOND)), None);
-        assert_eq!(rounds.poll(NOW.plus(30 * SECOND)), Some(check));
-    }
-
-    #[test]
-    fn s43_who_lagged_is_looked_at_again_soon_and_then_ever_less() {
-        let mut rounds = following(1, 1);
-        let (mut now, mut last, mut gaps) = (NOW, NOW, Vec::new());
-        while gaps.len() < 12 {
-            let check = rounds.poll(now).unwrap();
-            gaps.push(now.since(last).as_secs());
-            last = now;
-            rounds.done(&check, Finding::Differs, None, now);
-            now = rounds.next_deadline().unwrap();
-        }
-        assert_eq!(gaps[..6], [0, 60, 120, 240, 480, 960]);
-        assert_eq!(gaps[11], rounds.interval(&rounds.of(&repo(0))[0]).as_secs());
-        let check = rounds.poll(now).unwrap();
-        rounds.done(&check, Finding::Equal, None, now);
-        assert!(rounds.next_deadline().unwrap().since(now) > DAY / 2);
-        assert!(rounds.gaps.is_empty());
-    }
-
-    #[test]
-    fn s30_what_is_not_named_any_more_is_not_looked_at() {
-        let mut rounds = following(3, 2);
-        let open = rounds.poll(NOW).unwrap();
-        rounds.follow(&repo(0), &[(url(1, 0), None)], NOW);
-        rounds.forget(&repo(1));
-        rounds.done(&open, Finding::Equal, None, NOW);
-        let seen = lives(&mut rounds, NOW, 10);
-        assert!(seen.keys().all(|check| check.repo != repo(1) && check.url != url(0, 0)));
-        assert_eq!(rounds.len(), 3);
-        rounds.forget(&repo(0));
-        rounds.forget(&repo(2));
-        assert!(rounds.is_empty() && rounds.places.is_empty() && rounds.ready.is_empty());
-    }
-
-    #[test]
-    fn s43_no_more_than_so_many_are_followed() {
-        let settings = RoundSettings { entries_max: 5, ..RoundSettings::default() };
-        let mut rounds = Rounds::new(settings);
-        for n in 0..10 {
-            rounds.follow(&repo(n), &[(url(1, n), None)], NOW);
-        }
-        assert_eq!(rounds.len(), 5);
+        self.places.end(&check.url.domain(), pause);
     }
 }

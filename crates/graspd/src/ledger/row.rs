@@ -1,7 +1,7 @@
 //! One repository at one address, as it was last seen: what a comparison showed, or why there could be
 //! none. A verdict is derived from that and never kept beside it, so the two cannot disagree.
 
-use crate::report::Verdict;
+use crate::report::{Giving, Verdict};
 use grasp_core::{CloneUrl, RelayUrl, RepoId, Time};
 use grasp_engine::Doubt;
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,9 @@ pub enum Seen {
     Nothing(Why),
 }
 
+/// Clocks are corrected by less than this all the time.
+pub(super) const AHEAD_MAX: Duration = Duration::from_secs(60);
+
 /// What both sides had of one repository's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counts {
@@ -64,6 +67,9 @@ pub struct RefCounts {
     pub they_lack: u64,
     pub we_lack: u64,
     pub unsigned: u64,
+    /// Of those that are equal.
+    #[serde(default)]
+    pub objects: Giving,
     /// The first few of what they lack, by name, and of what we lack.
     #[serde(default)]
     pub names: Vec<String>,
@@ -124,7 +130,9 @@ impl Seen {
             Self::Events(Counts { we_lack: 1.., .. })
             | Self::Refs(RefCounts { we_lack: 1.., .. }) => Verdict::WeLack,
             Self::Events(Counts { they_lack: 1.., .. })
-            | Self::Refs(RefCounts { they_lack: 1.., .. }) => Verdict::TheyLack,
+            | Self::Refs(
+                RefCounts { they_lack: 1.., .. } | RefCounts { objects: Giving::Lacking, .. },
+            ) => Verdict::TheyLack,
             Self::Events(_) | Self::Refs(_) => Verdict::Equal,
             Self::Nothing(_) => Verdict::Unverifiable,
         }
@@ -160,7 +168,12 @@ impl Look {
     }
 
     pub fn is_old(&self, now: Time, age_max: Duration) -> bool {
-        now.since(self.at) > age_max
+        now.since(self.at) > age_max || self.is_ahead(now)
+    }
+
+    /// It was written by a clock that was wrong: nobody knows how old it is.
+    pub fn is_ahead(&self, now: Time) -> bool {
+        self.at > now.plus(AHEAD_MAX)
     }
 }
 
@@ -254,6 +267,16 @@ mod tests {
             Verdict::Equal,
             "what nobody signed lacks nowhere"
         );
+        for (objects, they_lack, we_lack, verdict) in [
+            (Giving::Given, 0, 0, Verdict::Equal),
+            (Giving::Unknown, 0, 0, Verdict::Equal),
+            (Giving::Lacking, 0, 0, Verdict::TheyLack),
+            (Giving::Given, 1, 0, Verdict::TheyLack),
+            (Giving::Lacking, 0, 1, Verdict::WeLack),
+        ] {
+            let refs = RefCounts { equal: 3, they_lack, we_lack, objects, ..RefCounts::default() };
+            assert_eq!(Seen::Refs(refs).verdict(), verdict, "{objects:?}");
+        }
         assert_eq!(Seen::Nothing(Why::NoNegentropy).verdict(), Verdict::Unverifiable);
     }
 
@@ -265,7 +288,10 @@ mod tests {
         assert_eq!(look.verdict_at(later(0), day), Verdict::TheyLack);
         assert_eq!(look.verdict_at(later(86_400), day), Verdict::TheyLack);
         assert_eq!(look.verdict_at(later(86_401), day), Verdict::Unverifiable);
-        assert_eq!(look.verdict_at(Time(0), day), Verdict::TheyLack, "a clock set back");
+        let before = |secs: u64| Time::from_secs(1_000 - secs);
+        assert_eq!(look.verdict_at(before(60), day), Verdict::TheyLack, "a clock set right");
+        let wrong = look.verdict_at(before(61), day);
+        assert_eq!(wrong, Verdict::Unverifiable, "written by a clock that was ahead");
     }
 
     #[test]

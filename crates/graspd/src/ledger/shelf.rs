@@ -8,6 +8,9 @@ use grasp_core::{PubKey, RepoId, Time};
 use grasp_store::{Result, Shelf, Snapshot, StoreError, Transaction};
 use serde::{Deserialize, Serialize};
 
+mod aged;
+pub use aged::{sums_at, tally_at};
+
 pub const ROWS_MAX: u64 = 200_000;
 
 /// The orders, by the first byte of their keys.
@@ -132,60 +135,11 @@ pub fn tally(store: &dyn Snapshot) -> Result<Tally> {
     note.map_or(Ok(Tally::default()), |note| serde_json::from_slice(&note).map_err(|_| UNREADABLE))
 }
 
-/// The same as of now: what is older than `than` counts as unverifiable. With the oldest time.
-pub fn sums_at(store: &dyn Snapshot, peer: &Peer, than: Time) -> Result<(Sums, Option<Time>)> {
-    let mut sums = sums(store, peer)?;
-    let prefix = [&[OF_PEER_BY_TIME], &mark(peer)[..]].concat();
-    let oldest = aged(store, &prefix, than, &mut sums.tally)?;
-    Ok((sums, oldest))
-}
-
 /// What is known of one address as a whole.
 pub fn sums(store: &dyn Snapshot, peer: &Peer) -> Result<Sums> {
     let note = store.note(Shelf::Peers, &sums_key(peer))?;
     note.map_or(Ok(Sums::default()), |note| serde_json::from_slice(&note).map_err(|_| UNREADABLE))
 }
-
-/// The same as of now: what is older than `than` counts as unverifiable. With the oldest time.
-pub fn tally_at(store: &dyn Snapshot, than: Time) -> Result<(Tally, Option<Time>)> {
-    let mut tally = tally(store)?;
-    let oldest = aged(store, &[BY_TIME], than, &mut tally)?;
-    Ok((tally, oldest))
-}
-
-/// Moves what is too old among what cannot be verified, and tells the oldest time of all.
-fn aged(
-    store: &dyn Snapshot,
-    prefix: &[u8],
-    than: Time,
-    tally: &mut Tally,
-) -> Result<Option<Time>> {
-    let (mut oldest, mut after) = (None, prefix.to_vec());
-    loop {
-        let page = store.notes_after(Shelf::Peers, &after, PAGE)?;
-        for (key, value) in &page {
-            let time = key.strip_prefix(prefix).and_then(|rest| rest.first_chunk());
-            let Some(at) = time.map(|bytes| Time(u64::from_be_bytes(*bytes))) else {
-                return Ok(oldest);
-            };
-            oldest.get_or_insert(at);
-            let verdict = value.first().and_then(|byte| verdict_of(*byte)).ok_or(UNREADABLE)?;
-            if at >= than {
-                return Ok(oldest);
-            }
-            let counted = tally.of(verdict);
-            *counted = counted.saturating_sub(1);
-            tally.unverifiable += 1;
-        }
-        match page.last() {
-            Some((last, _)) if page.len() == PAGE => after.clone_from(last),
-            _ => return Ok(oldest),
-        }
-    }
-}
-
-/// Old rows are few, as they are renewed before they are old.
-const PAGE: usize = 64;
 
 fn put(txn: &mut dyn Transaction, new: Row, rows_max: u64) -> Result<()> {
     let Row { peer, repo, look } = new;

@@ -1,7 +1,7 @@
 //! What is told of the ledger: every place an announcement names with its verdict and the reason, and
 //! sums over all, over a repository, over a relay. Reads rows; asks nobody.
 
-use super::row::{Counts, Look, Peer, RefCounts, Seen};
+use super::row::{AHEAD_MAX, Counts, Look, Peer, RefCounts, Seen};
 use super::shelf::{self, Sums, Tally};
 use super::words::Clauses;
 use super::{ADDRESSES_MAX, place};
@@ -10,6 +10,7 @@ use crate::report::{EventsThere, Ledger, Mirror, RefsThere, Verdict};
 use grasp_core::nip34::Announcement;
 use grasp_core::{CloneUrl, RelayUrl, RepoId, Service, Time};
 use grasp_store::{Result, Snapshot};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Rows of one repository that are summed up.
@@ -33,7 +34,7 @@ pub fn mirrors(
 
 /// Over everything.
 pub fn summary(store: &dyn Snapshot, now: Time, age_max: Duration) -> Result<Ledger> {
-    let (tally, oldest) = shelf::tally_at(store, too_old(now, age_max))?;
+    let (tally, oldest) = shelf::tally_at(store, &fresh(now, age_max))?;
     let oldest_secs = oldest.map_or(0, |at| now.since(at).as_secs());
     Ok(ledger(tally, oldest_secs, age_max))
 }
@@ -58,7 +59,7 @@ pub fn of_relay(
     age_max: Duration,
 ) -> Result<(Ledger, Option<u16>)> {
     let peer = Peer::Relay(relay.clone());
-    let (sums, oldest) = shelf::sums_at(store, &peer, too_old(now, age_max))?;
+    let (sums, oldest) = shelf::sums_at(store, &peer, &fresh(now, age_max))?;
     let oldest_secs = oldest.map_or(0, |at| now.since(at).as_secs());
     let Sums { tally, events_both: both, events_lacking: they_lack } = sums;
     let counts = Counts { both, they_lack, ..Counts::default() };
@@ -66,10 +67,10 @@ pub fn of_relay(
     Ok((ledger(tally, oldest_secs, age_max), coverage))
 }
 
-/// What was looked at before this says nothing any more.
-fn too_old(now: Time, age_max: Duration) -> Time {
+/// What was looked at before this says nothing any more, and what was after it never did.
+fn fresh(now: Time, age_max: Duration) -> RangeInclusive<Time> {
     let age_ms = u64::try_from(age_max.as_millis()).unwrap_or(u64::MAX);
-    Time(now.0.saturating_sub(age_ms))
+    Time(now.0.saturating_sub(age_ms))..=now.plus(AHEAD_MAX)
 }
 
 fn sum<'a>(looks: impl Iterator<Item = &'a Look>, now: Time, age_max: Duration) -> Ledger {
@@ -192,8 +193,9 @@ fn mirror(
 /// Since when it is too old, if it is.
 fn since(look: &Look, now: Time, age_max: Duration) -> Time {
     match look.is_old(now, age_max) && look.seen.verdict() != Verdict::Unverifiable {
+        true if look.is_ahead(now) => now,
         true => look.at.plus(age_max),
-        false => look.since,
+        false => look.since.min(now),
     }
 }
 
@@ -221,8 +223,9 @@ fn events_there(look: &Look) -> Option<EventsThere> {
 }
 
 fn refs_there(look: &Look) -> Option<RefsThere> {
-    let Seen::Refs(RefCounts { equal, they_lack, we_lack, unsigned, .. }) = look.seen else {
+    let Seen::Refs(RefCounts { equal, they_lack, we_lack, unsigned, objects, .. }) = look.seen
+    else {
         return None;
     };
-    Some(RefsThere { at: look.at, equal, they_lack, we_lack, unsigned })
+    Some(RefsThere { at: look.at, equal, they_lack, we_lack, unsigned, objects })
 }

@@ -2,6 +2,7 @@
 //! names of refs, and classes of what went wrong.
 
 use super::row::{Counts, RefCounts, Seen, Why};
+use crate::report::Giving;
 use crate::report::text::shown;
 use crate::report::when::clock;
 use grasp_core::Time;
@@ -29,10 +30,13 @@ impl Clauses {
     }
 
     pub(super) fn old(&mut self, what: &str, at: Time, now: Time) {
-        self.other.push(format!(
-            "its {what} were last looked at {}, which is too long ago",
-            clock(at, now)
-        ));
+        self.other.push(match at > now {
+            true => format!("its {what} were last looked at by a clock that was ahead"),
+            false => {
+                let at = clock(at, now);
+                format!("its {what} were last looked at {at}, which is too long ago")
+            }
+        });
     }
 
     pub(super) fn unseen(&mut self, what: &str) {
@@ -60,6 +64,7 @@ impl Clauses {
             _ => format!("{count} of {}", counted(signed, "ref")),
         };
         match (counts.they_lack, counts.we_lack) {
+            (0, 0) if counts.objects == Giving::Lacking => {}
             (0, 0) => self.has.push(all_of(signed, "ref")),
             (0, ahead) => {
                 let what = told(ahead);
@@ -67,6 +72,21 @@ impl Clauses {
                     .push(format!("has {what} as signed in a state whose objects are not here"));
             }
             (lacks, _) => self.lacks.push(told(lacks)),
+        }
+        self.objects(counts);
+    }
+
+    fn objects(&mut self, counts: &RefCounts) {
+        let (refs, whose) =
+            (counted(counts.equal, "ref"), if counts.equal == 1 { "its" } else { "their" });
+        match counts.objects {
+            Giving::Lacking => {
+                self.ahead.push(format!("lists {refs} but does not give out {whose} objects"));
+            }
+            Giving::Unknown if counts.equal > 0 => {
+                self.other.push("its objects were not looked at".to_owned());
+            }
+            Giving::Given | Giving::Unknown => {}
         }
     }
 
@@ -135,7 +155,15 @@ mod tests {
 
     fn refs(equal: u64, they_lack: u64, we_lack: u64, names: &[&str]) -> Seen {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
-        Seen::Refs(RefCounts { equal, they_lack, we_lack, unsigned: 0, names })
+        let objects = Giving::Given;
+        Seen::Refs(RefCounts { equal, they_lack, we_lack, unsigned: 0, objects, names })
+    }
+
+    fn giving(seen: Seen, objects: Giving) -> Seen {
+        match seen {
+            Seen::Refs(counts) => Seen::Refs(RefCounts { objects, ..counts }),
+            other => other,
+        }
     }
 
     #[test]
@@ -152,6 +180,19 @@ mod tests {
                 vec![refs(1, 0, 1, &["refs/heads/main"])],
                 "has refs/heads/main as signed in a state whose objects are not here",
             ),
+            (
+                vec![events(9, 0, 0), giving(refs(14, 0, 0, &[]), Giving::Lacking)],
+                "lists 14 refs but does not give out their objects; has all 9 events",
+            ),
+            (
+                vec![giving(refs(1, 1, 0, &["refs/heads/a"]), Giving::Lacking)],
+                "lacks refs/heads/a; lists 1 ref but does not give out its objects",
+            ),
+            (
+                vec![giving(refs(2, 0, 0, &[]), Giving::Unknown)],
+                "has all 2 refs; its objects were not looked at",
+            ),
+            (vec![giving(refs(0, 1, 0, &["refs/heads/a"]), Giving::Unknown)], "lacks refs/heads/a"),
             (vec![events(9, 0, 1)], "names 1 event that it does not give out; has all 9 events"),
             (
                 vec![Seen::Nothing(Why::NoNegentropy), refs(1, 0, 0, &[])],

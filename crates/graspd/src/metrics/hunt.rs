@@ -17,6 +17,7 @@ pub struct HuntMetrics {
     queue: IntGauge,
     pub attempts: IntCounter,
     found: IntCounter,
+    passes: IntCounter,
     in_flight: IntGaugeVec,
     requests: IntCounterVec,
     named: Mutex<BTreeSet<Domain>>,
@@ -34,6 +35,10 @@ impl HuntMetrics {
             found: counter(
                 "purgatory_sync_oids_fetched_total",
                 "Objects that were missing and found on another server.",
+            )?,
+            passes: counter(
+                "ngit_purgatory_git_fetch_passes_total",
+                "Fetches of missing git data that were begun, each from one server.",
             )?,
             in_flight: add(
                 registry,
@@ -63,6 +68,7 @@ impl HuntMetrics {
 
     /// A fetch begins, with its first request.
     pub fn started(&self, domain: &Domain) {
+        self.passes.inc();
         self.in_flight.with_label_values(&[self.label(domain)]).inc();
         self.requested(domain);
     }
@@ -112,6 +118,7 @@ mod tests {
             "purgatory_domain_in_flight{domain=\"0.example:443\"} 0",
             "purgatory_domain_requests_total{domain=\"0.example:443\"} 2",
             "purgatory_domain_in_flight{domain=\"other\"} 5",
+            "ngit_purgatory_git_fetch_passes_total 205",
         ] {
             assert!(page.lines().any(|found| found == line), "no {line} in {page}");
         }

@@ -5,7 +5,7 @@ use super::add;
 use grasp_core::RelayUrl;
 use grasp_store::SourceKind;
 use parking_lot::Mutex;
-use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, Result};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Relays that are named one by one.
@@ -21,13 +21,12 @@ pub struct SyncMetrics {
     status: IntGaugeVec,
     failures: IntGaugeVec,
     events: IntCounterVec,
+    events_synced: IntCounter,
     gaps: IntCounterVec,
     refusals: IntCounterVec,
     tracked: IntGauge,
     linked: IntGauge,
     dead: IntGauge,
-    rejected_hot: IntGaugeVec,
-    rejected_cold: IntGaugeVec,
     /// The relays named, each with the refusals it was counted for. Also keeps `forget` from
     /// running between the choice of a label and its use.
     named: Mutex<Named>,
@@ -39,24 +38,6 @@ pub enum Status {
     Healthy = 1,
     Degraded = 2,
     Dead = 3,
-}
-
-/// What was refused and may get a second chance (S-29).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rejected {
-    Announcement,
-    State,
-    Other,
-}
-
-impl Rejected {
-    fn label(self) -> &'static str {
-        match self {
-            Self::Announcement => "announcement",
-            Self::State => "state",
-            Self::Other => OTHER,
-        }
-    }
 }
 
 impl From<&grasp_engine::Health> for Status {
@@ -106,6 +87,13 @@ impl SyncMetrics {
                 "Events accepted or held, by the road they first came on.",
                 &["source"],
             )?,
+            events_synced: add(
+                registry,
+                IntCounter::new(
+                    "ngit_sync_events_synced_total",
+                    "Events accepted or held that came from other relays.",
+                )?,
+            )?,
             gaps: counters(
                 "ngit_sync_gap_events_total",
                 "Events that should have come live and had to be fetched later.",
@@ -119,25 +107,12 @@ impl SyncMetrics {
             tracked: gauge("ngit_sync_relays_tracked_total", "Relays that are followed.")?,
             linked: gauge("ngit_sync_relays_connected_total", "Relays with an open link.")?,
             dead: gauge("ngit_sync_relays_dead_total", "Relays that are dead.")?,
-            rejected_hot: gauges(
-                "ngit_sync_rejected_hot_cache_current",
-                "Refused events kept whole for a second chance.",
-                "event_type",
-            )?,
-            rejected_cold: gauges(
-                "ngit_sync_rejected_cold_index_current",
-                "Refused events remembered by their id.",
-                "event_type",
-            )?,
             named: Mutex::default(),
         };
         use SourceKind::{Backfill, Daily, Direct, Live};
         // From zero, so that the first event already shows as a rise.
         for source in [Live, Backfill, Daily, Direct] {
             metrics.events.with_label_values(&[source_label(source)]);
-        }
-        for kind in [Rejected::Announcement, Rejected::State] {
-            metrics.rejected(kind, 0, 0);
         }
         Ok(metrics)
     }
@@ -166,6 +141,9 @@ impl SyncMetrics {
 
     pub fn event(&self, source: SourceKind) {
         self.events.with_label_values(&[source_label(source)]).inc();
+        if source != SourceKind::Direct {
+            self.events_synced.inc();
+        }
     }
 
     pub fn gap(&self, relay: &RelayUrl) {
@@ -185,13 +163,6 @@ impl SyncMetrics {
         for (gauge, number) in
             [(&self.tracked, tracked), (&self.linked, connected), (&self.dead, dead)]
         {
-            gauge.set(i64::try_from(number).unwrap_or(i64::MAX));
-        }
-    }
-
-    pub fn rejected(&self, kind: Rejected, hot: usize, cold: usize) {
-        for (gauges, number) in [(&self.rejected_hot, hot), (&self.rejected_cold, cold)] {
-            let gauge = gauges.with_label_values(&[kind.label()]);
             gauge.set(i64::try_from(number).unwrap_or(i64::MAX));
         }
     }
@@ -253,20 +224,19 @@ mod tests {
         page.metrics.connected(&relay, true);
         page.metrics.status(&relay, Status::Degraded, 3);
         page.metrics.event(SourceKind::Backfill);
+        page.metrics.event(SourceKind::Direct);
         page.metrics.gap(&relay);
         page.metrics.refused(&relay, "rate-limit");
         page.metrics.totals(9, 7, 2);
-        page.metrics.rejected(Rejected::State, 4, 5);
         let types = page.lines("# TYPE ");
         assert_eq!(
             types,
             [
                 "# TYPE ngit_sync_connection_attempts_total counter",
+                "# TYPE ngit_sync_events_synced_total counter",
                 "# TYPE ngit_sync_events_total counter",
                 "# TYPE ngit_sync_gap_events_total counter",
                 "# TYPE ngit_sync_policy_refusals_total counter",
-                "# TYPE ngit_sync_rejected_cold_index_current gauge",
-                "# TYPE ngit_sync_rejected_hot_cache_current gauge",
                 "# TYPE ngit_sync_relay_connected gauge",
                 "# TYPE ngit_sync_relay_failures gauge",
                 "# TYPE ngit_sync_relay_status gauge",
@@ -280,16 +250,13 @@ mod tests {
             [
                 "ngit_sync_connection_attempts_total{relay=\"wss://r0.example\",result=\"failure\"} 1",
                 "ngit_sync_connection_attempts_total{relay=\"wss://r0.example\",result=\"success\"} 1",
+                "ngit_sync_events_synced_total 1",
                 "ngit_sync_events_total{source=\"backfill\"} 1",
                 "ngit_sync_events_total{source=\"daily\"} 0",
-                "ngit_sync_events_total{source=\"direct\"} 0",
+                "ngit_sync_events_total{source=\"direct\"} 1",
                 "ngit_sync_events_total{source=\"live\"} 0",
                 "ngit_sync_gap_events_total{relay=\"wss://r0.example\"} 1",
                 "ngit_sync_policy_refusals_total{category=\"rate-limit\",relay=\"wss://r0.example\"} 1",
-                "ngit_sync_rejected_cold_index_current{event_type=\"announcement\"} 0",
-                "ngit_sync_rejected_cold_index_current{event_type=\"state\"} 5",
-                "ngit_sync_rejected_hot_cache_current{event_type=\"announcement\"} 0",
-                "ngit_sync_rejected_hot_cache_current{event_type=\"state\"} 4",
                 "ngit_sync_relay_connected{relay=\"wss://r0.example\"} 1",
                 "ngit_sync_relay_failures{relay=\"wss://r0.example\"} 3",
                 "ngit_sync_relay_status{relay=\"wss://r0.example\"} 2",

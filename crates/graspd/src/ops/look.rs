@@ -204,7 +204,7 @@ async fn everything(source: &Source, json: bool) -> Result<()> {
     let about = |explain: &String| Obstacle { about: "server".into(), explain: explain.clone() };
     let mut found: Vec<Obstacle> = status.problems.iter().map(about).collect();
     relays_in_trouble(source, &mut found).await?;
-    let bar = Progress::of(status.totals.repositories, "repositories");
+    let bar = Progress::of(status.totals.announcements, "repositories");
     let more = held(source, &mut found).await? | repositories(source, &bar, &mut found).await?;
     bar.finish();
     let more = more || found.len() > OBSTACLES_MAX;

@@ -49,7 +49,7 @@ fn server(sheet: &mut Sheet, it: &Server) {
 }
 
 fn totals(sheet: &mut Sheet, it: &Totals) {
-    sheet.pair("repositories", it.repositories.to_string());
+    sheet.pair("announced", format!("{} repositories", it.announcements));
     sheet.pair("events", format!("{} ({} wait, {} wanted)", it.events, it.held, it.wanted));
     let (connected, dead) = (it.relays_connected, it.relays_dead);
     sheet.pair("relays", format!("{} ({connected} connected, {dead} dead)", it.relays));
@@ -94,7 +94,10 @@ fn relay(it: &Relay) -> Vec<Cell> {
 
 pub(super) fn repos(sheet: &mut Sheet, it: &Repos) {
     if it.repositories.is_empty() {
-        return sheet.line("no repositories are served");
+        return sheet.line(match it.next {
+            Some(_) => "nothing in this part of the list is hosted here",
+            None => "no repositories are served",
+        });
     }
     let rows: Vec<Vec<Cell>> = it.repositories.iter().map(repo_line).collect();
     sheet.table(&["REPOSITORY", "NAME", "STATE", "MIRRORS"], &rows);

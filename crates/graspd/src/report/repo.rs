@@ -61,7 +61,7 @@ impl Sight<'_> {
         let hint = percent_encoded(&format!("{hint}{}", service.address()));
         let shown_refs = it.shown.as_ref().ok();
         let (refs, refs_total) = refs(shown_refs.map(AsRef::as_ref), it.state.as_ref());
-        let (events, fingerprint) = served(self.store, &repo.coordinate().to_string(), now)?;
+        let (events, fingerprint) = served(self.store, self.rules, repo, now)?;
         let hunts = Hunts::default();
         let shaper = self.shaper(&hunts);
         let age_max = self.identity.verdict_age_max;

@@ -37,7 +37,8 @@ pub struct Server {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Totals {
-    pub repositories: u64,
+    /// Served; also of repositories that are hosted elsewhere, by maintainers of one that is hosted here.
+    pub announcements: u64,
     pub events: u64,
     /// Waiting for git data or for what they belong to.
     pub held: u64,
@@ -288,6 +289,20 @@ pub struct RefsThere {
     pub we_lack: u64,
     /// Branches and tags nobody signed.
     pub unsigned: u64,
+    /// Of those that are equal.
+    #[serde(default)]
+    pub objects: Giving,
+}
+
+/// Does a place give out the objects of the refs it lists?
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Giving {
+    Given,
+    /// Nobody could tell yet.
+    #[default]
+    Unknown,
+    Lacking,
 }
 
 /// `GET /api/v1/purgatory`

@@ -20,7 +20,7 @@ impl Sight<'_> {
         let machines = self.live.totals;
         let hunts = self.live.hunts;
         let totals = Totals {
-            repositories: snapshot.events_of_kind(Space::Served, Kind::ANNOUNCEMENT)?,
+            announcements: snapshot.events_of_kind(Space::Served, Kind::ANNOUNCEMENT)?,
             events: snapshot.events_in(Space::Served)?,
             held: snapshot.events_in(Space::Held)?,
             wanted: snapshot.events_in(Space::Wanted)?,

@@ -3,21 +3,29 @@
 use grasp_core::{Time, Timestamp};
 use std::time::Duration;
 
-/// `2026-11-16 10:03:49 UTC`
-pub fn moment(at: Time) -> String {
-    let secs = at.0 / 1000;
-    let (days, second) = (secs / 86_400, secs % 86_400);
-    let (year, month, day) = date(days);
-    let (hours, minutes, seconds) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02} {hours:02}:{minutes:02}:{seconds:02} UTC")
-}
-
-pub fn stamp(at: Timestamp) -> String {
-    moment(Time::from_secs(at.0.min(LAST_SECOND)))
-}
-
 /// The end of the year 9999; what strangers date later is not worth more digits.
-const LAST_SECOND: u64 = 253_402_300_799;
+pub const LAST_SECOND: u64 = 253_402_300_799;
+
+/// A second as the calendar has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Calendar {
+    pub year: u64,
+    /// From 1.
+    pub month: u64,
+    pub day: u64,
+    pub hour: u64,
+    pub minute: u64,
+    pub second: u64,
+}
+
+impl Calendar {
+    pub fn of(at: Time) -> Self {
+        let secs = (at.0 / 1_000).min(LAST_SECOND);
+        let (year, month, day) = date(secs / 86_400);
+        let (hour, minute, second) = (secs / 3_600 % 24, secs / 60 % 60, secs % 60);
+        Self { year, month, day, hour, minute, second }
+    }
+}
 
 /// Days since 1970 to year, month and day, counting years from March.
 fn date(days: u64) -> (u64, u64, u64) {
@@ -29,6 +37,16 @@ fn date(days: u64) -> (u64, u64, u64) {
     let day = of_year - (153 * month + 2) / 5 + 1;
     let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
     (year + era * 400 + next, month, day)
+}
+
+/// `2026-11-16 10:03:49 UTC`
+pub fn moment(at: Time) -> String {
+    let Calendar { year, month, day, hour, minute, second } = Calendar::of(at);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+pub fn stamp(at: Timestamp) -> String {
+    moment(Time::from_secs(at.0.min(LAST_SECOND)))
 }
 
 /// `14:05 UTC`, with its date on another day.

@@ -1,20 +1,24 @@
 //! Our side of a reconciliation (NIP-77): over what we really have, held and refused included
 //! (S-18). The work is done on reader threads; the link only passes messages.
 
-use super::standing;
+use super::standing::{Shown, TurnedAway};
 use crate::ingest::{inventory, unknown};
-use crate::ledger::Counts;
 use crate::node::Node;
+use grasp_core::policy::Rules;
 use grasp_core::{EventId, Filter, RepoId, Time, Timestamp};
 use grasp_engine::Sub;
 use grasp_relay::neg::{IdSet, Initiator, Step};
 use grasp_store::{EventStore, StoreError};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// One reconciliation.
 #[derive(Debug)]
 pub(super) struct Comparison {
     filter: Filter,
+    /// How these stand by it is to be found out.
+    standing: Arc<[RepoId]>,
     /// Away while it works on a message.
     side: Option<Box<Side>>,
 }
@@ -42,7 +46,7 @@ pub(super) struct Compared {
 pub(super) enum Progress {
     Open(Box<Side>, Vec<u8>),
     Next(Box<Side>, Vec<u8>),
-    Done(Difference, Vec<(RepoId, Counts)>),
+    Done(Difference, Shown),
     Failed(String),
 }
 
@@ -63,8 +67,13 @@ const FRAME_BYTES_MAX: usize = 60_000;
 const FRAME_BYTES_MIN: usize = 4_096;
 
 impl Comparison {
-    pub(super) fn new(filter: Filter) -> Self {
-        Self { filter, side: None }
+    pub(super) fn new(filter: Filter, standing: Vec<RepoId>) -> Self {
+        Self { filter, standing: standing.into(), side: None }
+    }
+
+    /// Is it only about how somebody stands?
+    pub(super) fn is_check(&self) -> bool {
+        !self.standing.is_empty()
     }
 
     /// A message is hex and some words around it.
@@ -101,15 +110,58 @@ impl Comparison {
         drop(node.explorers.ask(work));
     }
 
-    /// Works on an answer. A second one before the first is through is not in the protocol.
-    pub(super) fn answer(&mut self, node: &Node, sub: Sub, message: Vec<u8>, reply: &Reply) {
+    /// Works on an answer. A second one before the first is through is not in the protocol. What was
+    /// turned away before is not lacking.
+    pub(super) fn answer(
+        &mut self,
+        node: &Node,
+        sub: Sub,
+        message: Vec<u8>,
+        turned_away: &TurnedAway,
+        reply: &Reply,
+    ) {
         let Some(side) = self.side.take() else { return };
-        let (reply, filter, now) = (reply.clone(), self.filter.clone(), node.clock.now());
+        let question = Asked {
+            filter: self.filter.clone(),
+            standing: Arc::clone(&self.standing),
+            turned_away: if self.is_check() { turned_away.ids() } else { BTreeSet::new() },
+            rules: Arc::clone(&node.rules),
+            now: node.clock.now(),
+        };
+        let reply = reply.clone();
         let work = move |store: &dyn EventStore| {
-            let progress = side.answer(store, &filter, &message, now);
+            let progress = side.answer(store, &question, &message);
             let _ = reply.send(Compared { sub, progress });
         };
         drop(node.explorers.ask(work));
+    }
+}
+
+/// What a comparison is about, for those who work on it.
+struct Asked {
+    filter: Filter,
+    standing: Arc<[RepoId]>,
+    turned_away: BTreeSet<EventId>,
+    rules: Arc<Rules>,
+    now: Time,
+}
+
+impl Asked {
+    fn settle(
+        &self,
+        store: &dyn EventStore,
+        need: Vec<EventId>,
+        have: Vec<EventId>,
+    ) -> Result<(Difference, Shown), StoreError> {
+        let mut need = unknown(store, need)?;
+        need.retain(|id| !self.turned_away.contains(id));
+        let difference = Difference { need, have };
+        if self.standing.is_empty() {
+            return Ok((difference, Shown::default()));
+        }
+        let about = (&self.filter, &*self.standing);
+        let shown = Shown::by((store, &self.rules), about, &difference, self.now)?;
+        Ok((difference, shown))
     }
 }
 
@@ -131,9 +183,8 @@ impl Side {
     fn answer(
         mut self: Box<Self>,
         store: &dyn EventStore,
-        filter: &Filter,
+        question: &Asked,
         message: &[u8],
-        now: Time,
     ) -> Progress {
         self.bytes += message.len();
         let found = self.need.len() + self.have.len();
@@ -157,14 +208,8 @@ impl Side {
             Ok(Step::Done(last)) => {
                 self.need.extend(last.need);
                 self.have.extend(last.have);
-                let settle = || {
-                    let need = unknown(store, self.need)?;
-                    let difference = Difference { need, have: self.have };
-                    let counts = standing::counts(store, filter, &difference, now)?;
-                    Ok::<_, StoreError>((difference, counts))
-                };
-                match settle() {
-                    Ok((difference, counts)) => Progress::Done(difference, counts),
+                match question.settle(store, self.need, self.have) {
+                    Ok((difference, shown)) => Progress::Done(difference, shown),
                     Err(error) => Progress::Failed(error.to_string()),
                 }
             }

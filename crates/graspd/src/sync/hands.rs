@@ -117,9 +117,10 @@ impl Hands {
             Action::Request { relay, sub, filters, errand } => {
                 self.order(&relay, Order::Request { sub, filters, errand });
             }
-            Action::Reconcile { relay, sub, filter, errand } => {
-                self.order(&relay, Order::Reconcile { sub, filter, errand });
+            Action::Reconcile { relay, sub, filter, errand, standing } => {
+                self.order(&relay, Order::Reconcile { sub, filter, errand, standing });
             }
+            Action::Stands { relay, repos } => self.order(&relay, Order::Stands(repos)),
             Action::Close { relay, sub } => self.order(&relay, Order::Close(sub)),
             Action::Authenticate(relay) => self.order(&relay, Order::Authenticate),
             Action::Remember(relay) => {

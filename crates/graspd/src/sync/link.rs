@@ -6,13 +6,13 @@ use super::Ground;
 use super::compare::{Compared, Comparison, Progress};
 use super::drive::Word;
 use super::offer::{Fate, Verdict, Way, offer};
-use super::standing;
+use super::standing::{self, Found, TurnedAway};
 use super::wire::Outgoing;
 use crate::outbound::{DialError, Dialled, Stream};
 use futures_util::StreamExt;
 use futures_util::stream::SplitStream;
 use grasp_core::policy::{Lasting, Origin, precheck};
-use grasp_core::{Event, EventId, Filter, RelayUrl, Time, Timestamp};
+use grasp_core::{Event, EventId, Filter, RelayUrl, RepoId, Time, Timestamp};
 use grasp_engine::{End, Errand, Hint, Input, Intake, Loss, Peer, Purpose, Reception, Report, Sub};
 use grasp_relay::client::{self, RelayMessage};
 use grasp_relay::reply;
@@ -28,9 +28,23 @@ use tokio_util::sync::CancellationToken;
 /// What the engine wants of a link.
 #[derive(Debug)]
 pub(super) enum Order {
-    Listen { sub: Sub, filters: Arc<[Filter]> },
-    Request { sub: Sub, filters: Arc<[Filter]>, errand: Errand },
-    Reconcile { sub: Sub, filter: Filter, errand: Errand },
+    Listen {
+        sub: Sub,
+        filters: Arc<[Filter]>,
+    },
+    Request {
+        sub: Sub,
+        filters: Arc<[Filter]>,
+        errand: Errand,
+    },
+    Reconcile {
+        sub: Sub,
+        filter: Filter,
+        errand: Errand,
+        standing: Vec<RepoId>,
+    },
+    /// What comparisons showed of these may be written down.
+    Stands(Vec<RepoId>),
     Close(Sub),
     Authenticate,
 }
@@ -106,6 +120,8 @@ async fn talk(
         outgoing: Outgoing::start(sink, broken.clone()),
         errands: BTreeMap::new(),
         comparisons: BTreeMap::new(),
+        found: Found::default(),
+        turned_away: TurnedAway::default(),
         verdicts,
         compared,
         on_their_way: 0,
@@ -184,6 +200,10 @@ struct Link<'a> {
     /// Why a question was asked; a subscription that stays has none.
     errands: BTreeMap<Sub, Errand>,
     comparisons: BTreeMap<Sub, Comparison>,
+    /// What comparisons showed so far of how repositories stand there.
+    found: Found,
+    /// What it gave out and we did not want, for a reason that may pass: it does not keep that.
+    turned_away: TurnedAway,
     verdicts: mpsc::UnboundedSender<Verdict>,
     compared: mpsc::UnboundedSender<Compared>,
     on_their_way: usize,
@@ -267,13 +287,20 @@ impl Link<'_> {
                 self.errands.insert(sub, errand);
                 self.say(frame)
             }
-            Order::Reconcile { sub, filter, errand } => {
+            Order::Reconcile { sub, filter, errand, standing } => {
                 self.reception.opens(sub, [filter.clone()].into(), false, now);
                 self.errands.insert(sub, errand);
                 let frame_bytes = Comparison::frame_bytes(self.peer.message_bytes_max);
-                let comparison = Comparison::new(filter);
+                let comparison = Comparison::new(filter, standing);
                 comparison.prepare(&self.line.ground.node, sub, frame_bytes, &self.compared);
                 self.comparisons.insert(sub, comparison);
+                Ok(())
+            }
+            Order::Stands(repos) => {
+                let found = self.found.take(repos);
+                let Ground { node, warner, .. } = &*self.line.ground;
+                let desk = (&node.ingest, &node.metrics.ledger);
+                standing::keep(desk, warner, &self.line.relay, found, now).await;
                 Ok(())
             }
             Order::Close(sub) => {
@@ -375,7 +402,9 @@ impl Link<'_> {
                 let Some(sub) = number(sub.as_str()) else { return Ok(()) };
                 self.reception.progresses(sub, self.heard_at);
                 if let Some(comparison) = self.comparisons.get_mut(&sub) {
-                    comparison.answer(&self.line.ground.node, sub, message, &self.compared);
+                    let node = &self.line.ground.node;
+                    let turned_away = &self.turned_away;
+                    comparison.answer(node, sub, message, turned_away, &self.compared);
                 }
                 Ok(())
             }
@@ -425,6 +454,7 @@ impl Link<'_> {
                     Err(reason) => reason.lasting() == Lasting::Forever,
                 };
                 if !fits || !welcome {
+                    self.turned_away.add(event.id);
                     return self.settled(sub, past, now).await;
                 }
                 let source = self.source(sub, past);
@@ -513,7 +543,9 @@ impl Link<'_> {
                 self.end_own(verdict.sub).await;
                 return Ok(());
             }
-            Fate::Known | Fate::Refused | Fate::Forged => {}
+            // Also one that is known to be out of date.
+            Fate::Refused | Fate::Known => self.turned_away.add(verdict.id),
+            Fate::Forged => {}
         }
         self.settled(verdict.sub, verdict.past, self.line.now()).await
     }
@@ -581,15 +613,16 @@ impl Link<'_> {
                 comparison.resume(side);
                 self.say(client::neg_msg(&name(sub), &message))
             }
-            Progress::Done(difference, counts) => {
+            Progress::Done(difference, mut shown) => {
+                let lacking = match comparison.is_check() {
+                    true => shown.lacking(),
+                    false => difference.have.len(),
+                };
+                let sample = std::mem::take(&mut shown.sample);
+                self.found.keep(shown);
                 self.say(client::neg_close(&name(sub)))?;
-                if !counts.is_empty() {
-                    let Ground { node, warner, .. } = &*self.line.ground;
-                    let desk = (&node.ingest, &node.metrics.ledger);
-                    standing::keep(desk, warner, &self.line.relay, counts, now).await;
-                }
-                let (need, lacking) = (difference.need, difference.have.len());
-                self.end(sub, End::Reconciled { need, lacking }).await;
+                let need = difference.need;
+                self.end(sub, End::Reconciled { need, lacking, sample }).await;
                 Ok(())
             }
             Progress::Failed(why) => {

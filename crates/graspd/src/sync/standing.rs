@@ -1,78 +1,202 @@
-//! What a comparison showed for each repository in it (S-30): how much both have, and what they
-//! lack of what we serve. What we lack is known of a repository only where it was asked about alone.
+//! What comparisons showed for each repository in them (S-30): how much both have, and what they lack
+//! of what we serve. What we lack is known of a repository only where it was asked about alone. It is
+//! kept in mind until the engine says that it may be believed.
 
 use super::compare::Difference;
-use crate::ingest::Ingest;
+use crate::ingest::{Ingest, signed_ids};
 use crate::ledger::{self, Counts, Fingerprint, LackWarner, Look, Peer, Seen, Why};
 use crate::metrics::LedgerMetrics;
-use grasp_core::{Coordinate, EventId, Filter, RelayUrl, RepoId, Time};
+use grasp_core::policy::Rules;
+use grasp_core::{EventId, Filter, RelayUrl, RepoId, Time};
 use grasp_store::{
     Budget, Cursor, EventStore, Hit, Progress, Result, Space, StoreError, Transaction, Want,
 };
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
-/// Of one repository, and of one difference: beyond that the figures are a lower bound.
+/// What one comparison showed.
+#[derive(Debug, Default)]
+pub(super) struct Shown {
+    half: Half,
+    counts: Vec<(RepoId, Counts)>,
+    /// Of what both are said to have: it may be asked for.
+    pub(super) sample: Vec<EventId>,
+}
+
+/// What of repositories is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+enum Half {
+    /// Announcements and states, by their names.
+    Signed,
+    #[default]
+    About,
+}
+
+/// What is known so far of repositories that are being looked at.
+#[derive(Debug, Default)]
+pub(super) struct Found(BTreeMap<(RepoId, Half), Counts>);
+
+/// The last ids that a relay gave out and we did not want, for a reason that may pass.
+#[derive(Debug, Default)]
+pub(super) struct TurnedAway(VecDeque<EventId>);
+
+const TURNED_AWAY_MAX: usize = 1_000;
+/// Of one repository: beyond that the figures are a lower bound.
 const COUNTED_MAX: u64 = 100_000;
-const ATTRIBUTED_MAX: usize = 20_000;
+/// Ids that a relay is asked for to see whether it has what it says.
+const SAMPLE_MAX: usize = 3;
 const PAGE: Budget = Budget { steps: 20_000, bytes: usize::MAX };
 
-/// Only the question after events that name our repositories tells something about them. Nothing is
-/// said of several of which one lacks something here: the engine asks again when that is fetched,
-/// and about fewer of them if it is not to be had.
-pub(super) fn counts(
-    store: &dyn EventStore,
-    filter: &Filter,
-    difference: &Difference,
-    now: Time,
-) -> Result<Vec<(RepoId, Counts)>> {
-    let Some(values) = filter.tags.get(&b'a') else { return Ok(Vec::new()) };
-    let we_lack = u64::try_from(difference.need.len()).unwrap_or(u64::MAX);
-    if filter.since.is_some() || (we_lack > 0 && values.len() > 1) {
-        return Ok(Vec::new());
+impl Shown {
+    /// Nothing is said of several of which one lacks something here: the engine asks again when that
+    /// is fetched, and about fewer of them if it is not to be had.
+    pub(super) fn by(
+        here: (&dyn EventStore, &Rules),
+        (filter, repos): (&Filter, &[RepoId]),
+        difference: &Difference,
+        now: Time,
+    ) -> Result<Self> {
+        let half = match filter.tags.contains_key(&b'd') {
+            true => Half::Signed,
+            false => Half::About,
+        };
+        let we_lack = u64::try_from(difference.need.len()).unwrap_or(u64::MAX);
+        if we_lack > 0 && repos.len() > 1 {
+            return Ok(Self { half, ..Self::default() });
+        }
+        let have: HashSet<&EventId> = difference.have.iter().collect();
+        let (mut counts, mut sample) = (Vec::new(), Sample::new(now));
+        for repo in repos {
+            let mut count = Counts { we_lack, ..Counts::default() };
+            each_id(here, half, repo, now, &mut |id| {
+                count.fingerprint.add(&id);
+                match have.contains(&id) {
+                    true => count.they_lack += 1,
+                    false => {
+                        count.both += 1;
+                        sample.sees(id);
+                    }
+                }
+            })?;
+            counts.push((repo.clone(), count));
+        }
+        Ok(Self { half, counts, sample: sample.ids() })
     }
-    let mut lacking: BTreeMap<RepoId, u64> = BTreeMap::new();
-    for id in difference.have.iter().take(ATTRIBUTED_MAX) {
-        for repo in repos_of(store, id)? {
-            *lacking.entry(repo).or_default() += 1;
+
+    /// Of what we serve of these repositories.
+    pub(super) fn lacking(&self) -> usize {
+        let all: u64 = self.counts.iter().map(|(_, counts)| counts.they_lack).sum();
+        usize::try_from(all).unwrap_or(usize::MAX)
+    }
+}
+
+impl Found {
+    pub(super) fn keep(&mut self, shown: Shown) {
+        let Shown { half, counts, .. } = shown;
+        self.0.extend(counts.into_iter().map(|(repo, counts)| ((repo, half), counts)));
+    }
+
+    /// All that is known of these, and nothing of those of which only a part is.
+    pub(super) fn take(&mut self, repos: Vec<RepoId>) -> Vec<(RepoId, Counts)> {
+        let mut all = Vec::new();
+        for repo in repos {
+            let signed = self.0.remove(&(repo.clone(), Half::Signed));
+            let about = self.0.remove(&(repo.clone(), Half::About));
+            if let (Some(signed), Some(about)) = (signed, about) {
+                all.push((repo, signed.plus(&about)));
+            }
+        }
+        all
+    }
+}
+
+impl TurnedAway {
+    pub(super) fn add(&mut self, id: EventId) {
+        self.0.push_back(id);
+        if self.0.len() > TURNED_AWAY_MAX {
+            self.0.pop_front();
         }
     }
-    let mut found = Vec::new();
-    for value in values {
-        let Ok(coordinate) = value.parse::<Coordinate>() else { continue };
-        let Some(repo) = coordinate.repo() else { continue };
-        let they_lack = lacking.get(&repo).copied().unwrap_or(0);
-        let (ours, fingerprint) = served(store, value, now)?;
-        let both = ours.saturating_sub(they_lack);
-        found.push((repo, Counts { both, they_lack, we_lack, fingerprint }));
+
+    pub(super) fn ids(&self) -> BTreeSet<EventId> {
+        self.0.iter().copied().collect()
     }
-    Ok(found)
 }
 
-fn repos_of(store: &dyn EventStore, id: &EventId) -> Result<Vec<RepoId>> {
-    let found = store.read()?.get(Space::Served, id)?;
-    let Some(found) = found else { return Ok(Vec::new()) };
-    let named = found.event.tags_named("a").filter_map(|tag| tag.value()?.parse().ok());
-    let mut repos: Vec<RepoId> =
-        named.filter_map(|coordinate: Coordinate| coordinate.repo()).collect();
-    repos.sort_unstable();
-    repos.dedup();
-    Ok(repos)
+/// A few of many, others each time: those whose ids come first in an order that depends on the moment.
+struct Sample {
+    salt: u64,
+    first: BTreeSet<(u64, EventId)>,
 }
 
-/// Events about a repository that are served here, and their ids summed up.
-pub fn served(store: &dyn EventStore, coordinate: &str, now: Time) -> Result<(u64, Fingerprint)> {
+impl Sample {
+    fn new(now: Time) -> Self {
+        Self { salt: now.0.wrapping_mul(0x9e37_79b9_7f4a_7c15), first: BTreeSet::new() }
+    }
+
+    fn sees(&mut self, id: EventId) {
+        let end = id.as_bytes().last_chunk::<8>().copied().unwrap_or_default();
+        self.first.insert((u64::from_be_bytes(end) ^ self.salt, id));
+        if self.first.len() > SAMPLE_MAX {
+            self.first.pop_last();
+        }
+    }
+
+    fn ids(self) -> Vec<EventId> {
+        self.first.into_iter().map(|(_, id)| id).collect()
+    }
+}
+
+fn each_id(
+    (store, rules): (&dyn EventStore, &Rules),
+    half: Half,
+    repo: &RepoId,
+    now: Time,
+    sink: &mut dyn FnMut(EventId),
+) -> Result<()> {
+    match half {
+        Half::Signed => {
+            signed_ids(&*store.read()?, rules, repo)?.into_iter().for_each(sink);
+            Ok(())
+        }
+        Half::About => about(store, &repo.coordinate().to_string(), now, sink),
+    }
+}
+
+/// Events about a repository that are served here.
+fn about(
+    store: &dyn EventStore,
+    coordinate: &str,
+    now: Time,
+    sink: &mut dyn FnMut(EventId),
+) -> Result<()> {
     let mut filter = Filter::default();
     filter.tags.insert(b'a', vec![coordinate.to_owned()]);
     let mut cursor = Cursor::new([filter].into(), Want::Positions, u64::MAX, now.timestamp());
-    let (mut count, mut fingerprint) = (0, Fingerprint::default());
-    let mut progress = Progress::Paused;
+    let (mut count, mut progress) = (0, Progress::Paused);
     while progress == Progress::Paused && count < COUNTED_MAX {
-        let mut sink = |hit: Hit<'_>| {
+        let mut hit = |hit: Hit<'_>| {
             count += 1;
-            fingerprint.add(&hit.position.id());
+            sink(hit.position.id());
         };
-        progress = store.read()?.advance(Space::Served, &mut cursor, &mut { PAGE }, &mut sink)?;
+        progress = store.read()?.advance(Space::Served, &mut cursor, &mut { PAGE }, &mut hit)?;
+    }
+    Ok(())
+}
+
+/// All events of a repository that are served here, and their ids summed up.
+pub fn served(
+    store: &dyn EventStore,
+    rules: &Rules,
+    repo: &RepoId,
+    now: Time,
+) -> Result<(u64, Fingerprint)> {
+    let (mut count, mut fingerprint) = (0, Fingerprint::default());
+    for half in [Half::Signed, Half::About] {
+        each_id((store, rules), half, repo, now, &mut |id| {
+            count += 1;
+            fingerprint.add(&id);
+        })?;
     }
     Ok((count, fingerprint))
 }

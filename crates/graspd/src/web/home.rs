@@ -26,7 +26,7 @@ impl Home<'_> {
         let totals = &self.status.totals;
         let figure = |number: String, what, note| Figure { number, what, note };
         vec![
-            figure(words::count(totals.repositories), "repositories", String::new()),
+            figure(words::count(totals.announcements), "repositories announced", String::new()),
             figure(words::count(totals.events), "events", String::new()),
             figure(
                 format!("{} of {}", totals.relays_connected, totals.relays),

@@ -200,6 +200,10 @@ fn an_empty_server_says_so_kindly() {
     assert!(none.contains("No relay is followed yet"));
     let none = repos(&site(), &Repos { now: NOW, repositories: vec![], next: None });
     assert!(none.contains("No repository is here yet"));
+    let next = Some("17-ab".to_owned());
+    let none = repos(&site(), &Repos { now: NOW, repositories: vec![], next });
+    assert!(!none.contains("No repository is here yet") && none.contains("the list goes on"));
+    assert!(none.contains("href=\"/grasp/repos?after=17-ab\" rel=\"next\""), "{none}");
     let none = purgatory(&site(), &Purgatory { now: NOW, total: 0, held: vec![], next: None });
     assert!(none.contains("Nothing waits here"));
     let mut repo = repo("acme");

@@ -1,14 +1,13 @@
 //! Numbers, times and states as people say them. Knows no HTML.
 
 use crate::report::text::{DESCRIPTION_MAX, WORDS_MAX, shown};
+use crate::report::when::{Calendar, LAST_SECOND};
 use crate::report::{Held, Ledger, Verdict};
 use grasp_core::{EventId, Oid, Time};
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
-/// The last second that has four digits for its year, which is all that machines expect.
-const LAST: u64 = 253_402_300_799;
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
@@ -133,40 +132,19 @@ pub(super) fn left(now: &Time, time: &Time) -> String {
 
 /// `2025-11-16T10:03:00Z`
 pub(super) fn iso(time: &Time) -> String {
-    let (secs, Day { year, month, day }) = split(time);
-    let (hour, minute, second) = (secs / HOUR, secs % HOUR / MINUTE, secs % MINUTE);
+    let Calendar { year, month, day, hour, minute, second } = Calendar::of(*time);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
 /// `16 Nov 2025, 10:03 UTC`
 pub(super) fn utc(time: &Time) -> String {
-    if time.0 / 1_000 > LAST {
+    if time.0 / 1_000 > LAST_SECOND {
         return "after the year 9999".to_owned();
     }
-    let (secs, Day { year, month, day }) = split(time);
+    let Calendar { year, month, day, hour, minute, .. } = Calendar::of(*time);
     let month = usize::try_from(month).unwrap_or(0).saturating_sub(1);
     let month = MONTHS.get(month).copied().unwrap_or_default();
-    format!("{day} {month} {year}, {:02}:{:02} UTC", secs / HOUR, secs % HOUR / MINUTE)
-}
-
-struct Day {
-    year: u64,
-    month: u64,
-    day: u64,
-}
-
-/// Seconds into the day, and the day, by the usual reckoning in eras of 400 years that begin in March.
-fn split(time: &Time) -> (u64, Day) {
-    let secs = (time.0 / 1_000).min(LAST);
-    let days = secs / DAY + 719_468;
-    let (era, in_era) = (days / 146_097, days % 146_097);
-    let years = (in_era - in_era / 1_460 + in_era / 36_524 - in_era / 146_096) / 365;
-    let in_year = in_era - (365 * years + years / 4 - years / 100);
-    let from_march = (5 * in_year + 2) / 153;
-    let day = in_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    let year = era * 400 + years + u64::from(month <= 2);
-    (secs % DAY, Day { year, month, day })
+    format!("{day} {month} {year}, {hour:02}:{minute:02} UTC")
 }
 
 /// What people call a repository.

@@ -13,6 +13,11 @@ use serde_json::Value;
 /// Nobody listens there.
 const NOBODY: &str = "ws://127.0.0.1:9";
 
+/// Its state comes before its announcement.
+fn late() -> Repository {
+    Repository::new(Author::number(8), "late")
+}
+
 #[derive(Debug)]
 pub(crate) struct Story {
     /// The one that is looked at.
@@ -51,13 +56,15 @@ impl Story {
         let old = acme().issue(&alice(), now() - 1_000, "from before");
         self.relay.publishes(&old);
         // What nobody here has heard of: refused, and kept for a second chance.
-        let unknown = Repository::new(Author::number(7), "unknown");
-        let oid = "1".repeat(40);
-        self.relay.publishes(&unknown.state(&unknown.owner, now(), &[(MAIN, &oid)], None));
+        for of in [Repository::new(Author::number(7), "unknown"), late()] {
+            let oid = "1".repeat(40);
+            self.relay.publishes(&of.state(&of.owner, now(), &[(MAIN, &oid)], None));
+        }
         self.is_found_elsewhere().await;
         self.serves(&old).await;
         self.is_pushed_and_cloned().await;
         self.is_refused().await;
+        self.is_judged_again().await;
         self.is_told_live().await;
         self.misses_something().await;
         self.is_compared().await;
@@ -116,6 +123,16 @@ impl Story {
         self.client.asks(&[serde_json::json!({"kinds": [1621]})]).await;
         // One visitor leaves.
         drop(Client::connect(&self.here.url()).await);
+    }
+
+    /// The announcement comes after all, and the state it was wanted for with it.
+    async fn is_judged_again(&mut self) {
+        let refused = "ngit_sync_rejected_hot_cache_current";
+        until("both are refused", || async { metrics(&self.here, refused, "state").await == 2 })
+            .await;
+        assert!(self.client.publishes(&late().announcement_listing(DOMAIN, THEN)).await.ok);
+        until("one is not any more", || async { metrics(&self.here, refused, "state").await == 1 })
+            .await;
     }
 
     async fn is_told_live(&mut self) {

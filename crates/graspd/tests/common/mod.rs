@@ -3,6 +3,7 @@
 
 pub(crate) mod hosted;
 pub(crate) mod mirrors;
+pub(crate) mod verdicts;
 pub(crate) mod wire;
 
 use grasp_core::{Kind, VerifiedEvent};

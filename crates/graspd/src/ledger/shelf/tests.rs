@@ -54,14 +54,18 @@ fn s43_verdicts_are_counted_without_looking_at_every_row_and_old_ones_are_no_ver
     }
     let equal = Look::new(Seen::Refs(RefCounts { equal: 3, ..RefCounts::default() }), Time(150));
     book.write(|txn| set(txn, &git(1), &repo("acme"), equal.clone()));
-    let at = |than| tally_at(&*book.0.read().unwrap(), Time(than)).unwrap();
+    let within = |from, to| tally_at(&*book.0.read().unwrap(), &(Time(from)..=Time(to))).unwrap();
+    let at = |than| within(than, than + 200);
     assert_eq!(at(0), (Tally { equal: 1, they_lack: 200, ..Tally::default() }, Some(Time(1))));
     let old = Tally { equal: 1, they_lack: 101, unverifiable: 99, ..Tally::default() };
     assert_eq!(at(100), (old, Some(Time(1))));
     let all = Tally { unverifiable: 201, ..Tally::default() };
     assert_eq!(at(1_000), (all, Some(Time(1))));
+    let ahead = Tally { they_lack: 41, unverifiable: 160, ..Tally::default() };
+    assert_eq!(within(100, 140), (ahead, Some(Time(1))), "also what has not come yet");
+    assert_eq!(within(0, 0), (all, Some(Time(1))), "each once");
     assert_eq!(
-        tally_at(&*Book::new().0.read().unwrap(), Time(9)).unwrap(),
+        tally_at(&*Book::new().0.read().unwrap(), &(Time(9)..=Time(10))).unwrap(),
         (Tally::default(), None)
     );
 }
@@ -115,7 +119,7 @@ fn s30_an_address_is_summed_up_as_its_rows_come_change_and_go() {
     book.write(|txn| set(txn, &relay(1), &repo("acme"), equal.clone()));
     let mixed = Tally { they_lack: 1, equal: 1, ..Tally::default() };
     assert_eq!(sums(&relay(1)), Sums { tally: mixed, events_both: 30, events_lacking: 2 });
-    let aged = sums_at(&*book.0.read().unwrap(), &relay(1), Time(5)).unwrap();
+    let aged = sums_at(&*book.0.read().unwrap(), &relay(1), &(Time(5)..=Time(20))).unwrap();
     let old = Tally { equal: 1, unverifiable: 1, ..Tally::default() };
     assert_eq!((aged.0.tally, aged.1), (old, Some(Time(2))), "one of two is too old");
     book.write(|txn| forget_peer(txn, &relay(1), 9).map(drop));

@@ -72,7 +72,10 @@ async fn compare(config: &Config, url: &str) -> Result<Compared> {
         let is_theirs = known.contains(&repo) || announcement.lists(&place);
         let standing = match is_theirs {
             false => Standing::NotListed,
-            true => one(&mut ours, &mut theirs, &repo, &announcement).await,
+            true => {
+                let has_git = announcement.listing(&place).in_clone;
+                one((&mut ours, &mut theirs), &repo, &announcement, has_git).await
+            }
         };
         lines.push(Line { repository: repo.to_string(), standing });
         bar.advance(1);
@@ -80,14 +83,23 @@ async fn compare(config: &Config, url: &str) -> Result<Compared> {
     Ok(Compared { lines, left_out })
 }
 
-async fn one(ours: &mut Ours, theirs: &mut Theirs, repo: &RepoId, it: &Announcement) -> Standing {
+async fn one(
+    (ours, theirs): (&mut Ours, &mut Theirs),
+    repo: &RepoId,
+    it: &Announcement,
+    has_git: bool,
+) -> Standing {
     ours.begin_repository();
     theirs.begin_repository();
     let compared = async {
         let mut difference = events(ours, theirs, repo, it).await?;
         let here = ours.refs(repo).await.context("our refs cannot be read")?;
-        let there = theirs.refs(repo).await.context("their refs cannot be read")?;
-        difference.count_refs(&here, &there);
+        match theirs.refs(repo).await {
+            Ok(there) if has_git || !there.is_empty() => difference.count_refs(&here, &there),
+            Err(error) if has_git => return Err(error.context("their refs cannot be read")),
+            // A relay, of which nobody expects git.
+            Ok(_) | Err(_) => {}
+        }
         anyhow::Ok(difference)
     };
     match compared.await {

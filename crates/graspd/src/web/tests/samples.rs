@@ -34,7 +34,7 @@ pub(super) fn status(text: &str) -> Status {
             disk_used_bytes: 1 << 30,
             disk_budget_bytes: 2 << 30,
         },
-        totals: Totals { repositories: 1_234, ..Totals::default() },
+        totals: Totals { announcements: 1_234, ..Totals::default() },
         ledger: Ledger { equal: 3, they_lack: 1, ..Ledger::default() },
         problems: vec![text.clone()],
         activity: vec![Activity {
@@ -139,7 +139,14 @@ pub(super) fn mirror(text: &str) -> Mirror {
             coverage_permille: 800,
             fingerprint: text.to_owned(),
         }),
-        refs: Some(RefsThere { at: NOW, equal: 1, they_lack: 0, we_lack: 0, unsigned: 1 }),
+        refs: Some(RefsThere {
+            at: NOW,
+            equal: 1,
+            they_lack: 0,
+            we_lack: 0,
+            unsigned: 1,
+            objects: Giving::Given,
+        }),
     }
 }
 
