@@ -1,10 +1,10 @@
 //! What follows from the end of a subscription: each refusal has its own answer (S-23), and none
 //! of them touches anybody but the relay that gave it.
 
-use crate::checking::Difference;
+use crate::checking::Compared;
 use crate::history::{Question, Work};
 use crate::refusal::Refusal;
-use crate::relay::{Around, Auth, Relay};
+use crate::relay::{Around, Auth, Negentropy, Relay};
 use crate::timers::Concern;
 use crate::vocabulary::{Action, Doubt, End, News, Sub};
 
@@ -16,13 +16,16 @@ impl Relay {
             End::Complete(page) => self.handle_page(work, &page, around),
             End::Reconciled { need, lacking, sample } => match work.question {
                 Question::Check(check) => {
-                    self.handle_check(check, Difference { need, lacking, sample }, around);
+                    self.handle_check(check, Compared { need, lacking, sample }, around);
                 }
                 _ => {
-                    self.compared(&work.question, lacking + need.len() > 0);
+                    self.compared(&work.question, lacking + need.len() > 0, around.now);
                     self.handle_difference(&work, need, around);
                 }
             },
+            End::Flood(_) | End::Silent if work.question.names_events() => {
+                self.handle_unanswered(work.question, Doubt::Keeps, around);
+            }
             End::Flood(page) => self.handle_flood(&work, &page, around),
             End::NoNegentropy => {
                 self.no_negentropy(around);
@@ -40,6 +43,11 @@ impl Relay {
                     self.slow_down(around);
                 }
                 Refusal::AuthRequired => self.authenticate(Some(work), around),
+                _ if work.question.check().is_some() => {
+                    if let Question::Check(check) = work.question {
+                        self.handle_failed_check(check, around);
+                    }
+                }
                 _ => {
                     self.negentropy_failed(around.now);
                     self.handle_no_comparison(work, around);
@@ -59,6 +67,15 @@ impl Relay {
                 self.handle_no_comparison(work, around);
             }
             Refusal::AuthRequired => self.authenticate(Some(work), around),
+            Refusal::FilterCount
+            | Refusal::Policy
+            | Refusal::InvalidFilter
+            | Refusal::RetainedBytes
+            | Refusal::Unknown
+                if work.question.names_events() =>
+            {
+                self.handle_unanswered(work.question, Doubt::Refused, around);
+            }
             Refusal::FilterCount if self.takes_fewer_filters(&work, around) => {
                 self.ask_in_smaller_parts(work, around);
             }
@@ -256,12 +273,10 @@ impl Relay {
     }
 
     fn no_negentropy_for_now(&mut self, around: &mut Around<'_>) {
-        let Some(session) = self.session_mut() else { return };
-        session.negentropy = crate::relay::Negentropy::No;
         let until = self.brake.cooling_until;
-        if let Some(session) = self.session_mut() {
-            session.doubt = Some(Doubt::RateLimited { until });
-        }
+        let Some(session) = self.session_mut() else { return };
+        session.negentropy = Negentropy::No;
+        session.doubt = Some(Doubt::RateLimited { until });
         self.comparisons_become_pages(around);
     }
 

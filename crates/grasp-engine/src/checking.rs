@@ -3,8 +3,8 @@
 //! down to the repositories it is about; and what the relay says it has it is asked for, a little of it.
 
 use crate::groups::Layer;
-use crate::history::{Question, Work, session_compares};
-use crate::relay::{Around, Relay, Session};
+use crate::history::{Question, Work};
+use crate::relay::{Around, Negentropy, Relay, Session};
 use crate::timers::Concern;
 use crate::vocabulary::{Action, Doubt, Page};
 use crate::wanted::Repo;
@@ -21,6 +21,8 @@ pub(crate) struct Check {
     rounds: u8,
     /// One side lacked something.
     differs: bool,
+    /// It did not give out what it had said it has.
+    missed: bool,
 }
 
 /// What of a repository is compared.
@@ -34,7 +36,7 @@ enum Half {
 
 /// What a comparison came to.
 #[derive(Debug)]
-pub(crate) struct Difference {
+pub(crate) struct Compared {
     pub(crate) need: Vec<EventId>,
     pub(crate) lacking: usize,
     pub(crate) sample: Vec<EventId>,
@@ -47,10 +49,14 @@ const RECHECK_FIRST: Duration = Duration::from_secs(60);
 /// A relay that keeps so much of what it names is not believed; fewer may be chance.
 const KEPT_MIN: usize = 20;
 const KEPT_MAX: usize = 10_000;
+/// How soon something is tried again that could not be found out.
+const AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// So few are not compared one by one only because all of them together cannot be.
+const FEW: usize = 12;
 
 impl Check {
     pub(crate) fn of(group: u32, members: Vec<u32>) -> Self {
-        Self { group, members, half: Half::Signed, rounds: 0, differs: false }
+        Self { group, members, half: Half::Signed, rounds: 0, differs: false, missed: false }
     }
 }
 
@@ -62,7 +68,12 @@ impl Relay {
         if session.checks.is_empty() || busy {
             return None;
         }
-        Some(if self.check_at > now { Err(self.check_at) } else { Ok(()) })
+        let not_before = match session.negentropy {
+            Negentropy::Yes => self.check_at,
+            Negentropy::NotBefore(until, _) => self.check_at.max(until),
+            Negentropy::No => return None,
+        };
+        Some(if not_before > now { Err(not_before) } else { Ok(()) })
     }
 
     pub(crate) fn take_check(&mut self, now: Time) -> Option<Work> {
@@ -94,11 +105,14 @@ impl Relay {
     pub(crate) fn handle_check(
         &mut self,
         mut check: Check,
-        found: Difference,
+        found: Compared,
         around: &mut Around<'_>,
     ) {
         self.brake.answered();
-        let Difference { mut need, lacking, sample } = found;
+        if self.has_stopped_comparing() {
+            return self.check_failed(&check, around);
+        }
+        let Compared { mut need, lacking, sample } = found;
         check.differs |= lacking > 0;
         let ids_max = self.ids_max(around.settings);
         let Some(session) = self.session_mut() else { return };
@@ -122,36 +136,101 @@ impl Relay {
         page: &Page,
         around: &mut Around<'_>,
     ) {
-        let came = asked - page.missing.len().min(asked);
-        let Some(session) = self.session_mut() else { return };
-        session.given += came;
-        let room = KEPT_MAX.saturating_sub(session.kept.len());
-        session.kept.extend(page.missing.iter().take(room));
-        if session.kept.len() >= KEPT_MIN && session.given * 10 <= session.kept.len() {
+        if self.has_stopped_comparing() {
+            return self.check_failed(&check, around);
+        }
+        if self.keeps_most(asked, page) {
             return self.disbelieve(around);
         }
-        match came {
-            0 => self.stays_different(check, around),
-            _ => session.checks.push_front(Question::Check(check)),
+        match page.missing.len() < asked {
+            false => self.stays_different(check, around),
+            true => self.check_again(check),
         }
     }
 
-    /// Some of what it says it has was asked for. Who does not give that out may say anything.
-    pub(crate) fn handle_sample(&mut self, check: Check, page: &Page, around: &mut Around<'_>) {
-        if page.missing.is_empty() {
-            return self.half_settled(check, around);
+    /// Some of what it says it has was asked for. Who does not give that out may say anything; but
+    /// something may have been replaced meanwhile, so it is compared once more.
+    pub(crate) fn handle_sample(
+        &mut self,
+        check: Check,
+        asked: usize,
+        page: &Page,
+        around: &mut Around<'_>,
+    ) {
+        if self.has_stopped_comparing() {
+            return self.check_failed(&check, around);
         }
-        self.tell_doubt(&check.members, Doubt::Keeps, around);
-        self.check_ended(&Check { differs: true, ..check }, around);
+        if self.keeps_most(asked, page) {
+            return self.disbelieve(around);
+        }
+        let all = page.missing.len() >= asked;
+        match (page.missing.is_empty(), check.missed) {
+            (true, _) => self.half_settled(check, around),
+            (false, false) => self.check_again(Check { missed: true, ..check }),
+            (false, true) if all => self.cannot_tell(&check, Doubt::Keeps, around),
+            (false, true) if check.members.len() > 1 => self.narrow(check),
+            (false, true) => self.cannot_tell(&check, Doubt::Keeps, around),
+        }
+    }
+
+    /// A question about events by their names was not answered, or refused. That is no reason to ask
+    /// nothing else.
+    pub(crate) fn handle_unanswered(
+        &mut self,
+        question: Question,
+        doubt: Doubt,
+        around: &mut Around<'_>,
+    ) {
+        match question {
+            Question::CheckIds(check, _) => self.stays_different(check, around),
+            Question::CheckSample(check, _) => self.cannot_tell(&check, doubt, around),
+            _ => {}
+        }
+    }
+
+    /// A comparison failed by itself: perhaps there is too much of it.
+    pub(crate) fn handle_failed_check(&mut self, check: Check, around: &mut Around<'_>) {
+        match check.members.len() > FEW {
+            true => self.narrow(check),
+            false => self.cannot_tell(&check, Doubt::Failed, around),
+        }
+    }
+
+    fn has_stopped_comparing(&self) -> bool {
+        self.session().is_none_or(|session| session.negentropy == Negentropy::No)
+    }
+
+    /// Counts what came of what it named.
+    fn keeps_most(&mut self, asked: usize, page: &Page) -> bool {
+        let Some(session) = self.session_mut() else { return false };
+        session.given += asked - page.missing.len().min(asked);
+        let room = KEPT_MAX.saturating_sub(session.kept.len());
+        session.kept.extend(page.missing.iter().take(room));
+        session.kept.len() >= KEPT_MIN && session.given * 10 <= session.kept.len()
+    }
+
+    fn check_again(&mut self, check: Check) {
+        if let Some(session) = self.session_mut() {
+            session.checks.push_front(Question::Check(check));
+        }
+    }
+
+    fn cannot_tell(&mut self, check: &Check, doubt: Doubt, around: &mut Around<'_>) {
+        self.tell_doubt(&check.members, doubt, around);
+        self.check_ended(&Check { differs: true, ..check.clone() }, around);
     }
 
     /// It keeps naming what it does not give out. About one repository that is all there is to say;
     /// of several, each half is looked at by itself.
     fn stays_different(&mut self, mut check: Check, around: &mut Around<'_>) {
         check.differs = true;
-        if check.members.len() < 2 {
-            return self.half_settled(check, around);
+        match check.members.len() < 2 {
+            true => self.half_settled(check, around),
+            false => self.narrow(check),
         }
+    }
+
+    fn narrow(&mut self, mut check: Check) {
         let rest = check.members.split_off(check.members.len() / 2);
         let Some(session) = self.session_mut() else { return };
         for members in [rest, check.members] {
@@ -160,15 +239,12 @@ impl Relay {
     }
 
     fn half_settled(&mut self, check: Check, around: &mut Around<'_>) {
-        if !session_compares(self.session(), around.now) {
-            return self.check_failed(&check);
+        if self.has_stopped_comparing() {
+            return self.check_failed(&check, around);
         }
         if check.half == Half::Signed {
-            let about = Check { half: Half::About, rounds: 0, ..check };
-            if let Some(session) = self.session_mut() {
-                session.checks.push_front(Question::Check(about));
-            }
-            return;
+            let about = Check { half: Half::About, rounds: 0, missed: false, ..check };
+            return self.check_again(about);
         }
         let repos = self.repo_ids(&check.members, around);
         around.act(Action::Stands { relay: self.url.clone(), repos });
@@ -182,34 +258,44 @@ impl Relay {
         let goes_on = |it: &Session| it.checks_under_way().any(|it| it.group == check.group);
         let is_last = !self.session().is_some_and(goes_on);
         let Some(group) = self.group_mut(check.group) else { return };
-        if is_last {
-            group.verified = now;
+        group.differs |= check.differs;
+        if !is_last {
+            return;
         }
+        group.verified = now;
         let every = around.settings.verified_every().unwrap_or_default();
-        if check.differs && group.recheck.is_none() {
-            group.recheck_gap = (group.recheck_gap * 2).clamp(RECHECK_FIRST.min(every / 4), every);
-            let at = now.plus(group.recheck_gap);
-            group.recheck = Some(at);
-            around.timers.at_latest(alarm, at);
-        } else if is_last && group.recheck.is_none() {
-            group.recheck_gap = Duration::ZERO;
+        match std::mem::take(&mut group.differs) {
+            false => group.recheck_gap = Duration::ZERO,
+            true => {
+                let first = RECHECK_FIRST.min(every / 4);
+                group.recheck_gap = (group.recheck_gap * 2).clamp(first, every.max(first));
+                let at = now.plus(group.recheck_gap);
+                group.is_due(at);
+                around.timers.at_latest(alarm, at);
+            }
         }
     }
 
-    /// It stays due.
-    pub(crate) fn check_failed(&mut self, check: &Check) {
+    /// It was not found out, and is tried again, with all that belongs to it.
+    pub(crate) fn check_failed(&mut self, check: &Check, around: &mut Around<'_>) {
+        let at = around.now.plus(AGAIN_AFTER);
+        if let Some(session) = self.session_mut() {
+            session.checks.retain(|it| it.check().is_none_or(|it| it.group != check.group));
+        }
         if let Some(group) = self.group_mut(check.group) {
-            group.verified = Time(0);
+            group.differs = false;
+            group.is_due(at);
+            around.timers.at_latest(self.alarm(Concern::Verify), at);
         }
     }
 
     /// A comparison of the past showed a difference: how it stands is found out when that is over.
-    pub(crate) fn compared(&mut self, question: &Question, differs: bool) {
+    pub(crate) fn compared(&mut self, question: &Question, differs: bool, now: Time) {
         if let Question::Compare(part, None) = question
             && let Some(group) = self.group_mut(part.group)
             && (differs && group.layer == Layer::Repos)
         {
-            group.verified = Time(0);
+            group.is_due(now);
         }
     }
 }
@@ -222,6 +308,11 @@ impl Question {
             }
             _ => None,
         }
+    }
+
+    /// Does it belong to a check and ask for events by their names?
+    pub(crate) fn names_events(&self) -> bool {
+        matches!(self, Self::CheckIds(..) | Self::CheckSample(..))
     }
 
     /// Is it asked by NIP-77?

@@ -41,7 +41,9 @@ impl Relay {
         let mut all = vec![&mut self.not_before, &mut self.verified, &mut self.doubted];
         all.push(&mut self.check_at);
         all.extend(self.brake.moments());
-        all.extend([&mut self.daily_at, &mut self.last_alive].into_iter().flatten());
+        let others = [&mut self.daily_at, &mut self.last_alive];
+        let past = [&mut self.made_way, &mut self.wanted_since];
+        all.extend(others.into_iter().chain(past).flatten());
         match &mut self.health {
             Health::Healthy => {}
             Health::Degraded { first, next_try, .. } | Health::Dead { first, next_try, .. } => {
@@ -50,12 +52,14 @@ impl Relay {
             Health::Banned { until } => all.push(until),
         }
         for group in &mut self.groups {
-            all.extend([&mut group.verified, &mut group.covered]);
+            all.extend([&mut group.verified, &mut group.covered, &mut group.asked_at]);
+            all.push(&mut group.behind.since);
             all.extend(&mut group.recheck);
         }
         if let Link::Up(session) = &mut self.link {
             all.extend([&mut session.since, &mut session.turn_since, &mut session.believed]);
             all.extend(&mut session.repack_since);
+            all.extend(session.batches.values_mut().map(|batch| &mut batch.started));
             if let Negentropy::NotBefore(until, _) = &mut session.negentropy {
                 all.push(until);
             }

@@ -44,7 +44,7 @@ impl Relay {
     /// page by page instead.
     pub(crate) fn handle_no_comparison(&mut self, work: Work, around: &mut Around<'_>) {
         if let Some(check) = work.question.check() {
-            self.check_failed(check);
+            self.check_failed(check, around);
         }
         // Put back, so that it is counted with the others that wait.
         if let Some(session) = self.session_mut() {

@@ -88,7 +88,7 @@ impl Relay {
             self.owe(again, around);
         }
         if let Some(check) = work.question.check() {
-            self.check_failed(check);
+            self.check_failed(check, around);
         }
         self.brake.unanswered(around.now, around.settings);
         self.fail(work.batch);

@@ -70,6 +70,7 @@ impl Engine {
 
     /// Something happened.
     pub fn handle(&mut self, input: Input, now: Time) {
+        self.heed_clock(now);
         match input {
             Input::Announced { repo, relays, level, serial } => {
                 self.announced(&repo, &relays, level, serial, now);

@@ -80,8 +80,10 @@ pub(crate) struct Group {
     pub(crate) covered: Time,
     /// When it was last found out, or told, how the relay stands for these.
     pub(crate) verified: Time,
-    /// Somebody lacked something, so it is looked at again then, after a gap that grows.
+    /// It is looked at again then at the latest: somebody lacked something, or it was not found out.
     pub(crate) recheck: Option<Time>,
+    /// A part of a check that is not through showed a difference.
+    pub(crate) differs: bool,
     pub(crate) recheck_gap: Duration,
     /// The lowest serial of its members.
     pub(crate) serial_min: u64,
@@ -162,6 +164,7 @@ impl Group {
             covered: Time(0),
             verified: Time(0),
             recheck: None,
+            differs: false,
             recheck_gap: Duration::ZERO,
             serial_min: 0,
             long: false,
@@ -223,6 +226,11 @@ impl Group {
         filter
     }
 
+    /// How it stands is to be found out anew, though what is known may be young.
+    pub(crate) fn is_due(&mut self, at: Time) {
+        self.recheck = Some(self.recheck.map_or(at, |recheck| recheck.min(at)));
+    }
+
     /// The same in groups that are not larger than this.
     pub(crate) fn split(mut self, wanted: &Wanted, size: Size) -> Vec<Self> {
         if self.filter_bytes(wanted) <= size.filter_bytes_max || self.members.len() < 2 {
@@ -236,6 +244,7 @@ impl Group {
             purpose: self.purpose,
             covered: self.covered,
             verified: self.verified,
+            recheck: self.recheck,
             serial_min: self.serial_min,
             long: self.long,
             ..twin

@@ -147,6 +147,8 @@ pub(crate) enum Start {
 const BATCHES_MAX: usize = 64;
 /// While open subscriptions are about to be packed anew nothing begins, but not for ever.
 const REPACK_PATIENCE: Duration = Duration::from_secs(60);
+/// One of so many questions may be about how the relay stands.
+const CHECK_EVERY: u64 = 16;
 /// Fewer than this wait to be asked: something else may begin.
 const FEW_QUESTIONS: usize = 8;
 
@@ -216,7 +218,12 @@ impl Relay {
             if (few || session.starts % 2 == 1) && may_page && self.begin_batch(around) {
                 continue;
             }
+            let check = may_compare && may_page && self.next_check(around.now) == Some(Ok(()));
             let session = self.session()?;
+            // Nor would it ever be known how somebody stands who is always asked for something.
+            if check && session.starts % CHECK_EVERY == CHECK_EVERY - 1 {
+                return Some(Kind::Check);
+            }
             // What is asked for in turn would wait for ever behind a large history.
             if may_page && !session.rounds.is_empty() && session.starts % 4 == 3 {
                 return Some(Kind::Round);
@@ -230,7 +237,6 @@ impl Relay {
             if may_page && !session.rounds.is_empty() {
                 return Some(Kind::Round);
             }
-            let check = may_compare && may_page && self.next_check(around.now) == Some(Ok(()));
             return check.then_some(Kind::Check);
         }
     }
@@ -454,12 +460,15 @@ impl Relay {
             }
             Question::Check(check) => {
                 let filter = self.check_filter(check, around);
-                let live_since = self.live_since(&[check.group]);
-                let errand = Errand { purpose: Purpose::Backfill, live_since };
                 let standing = self.repo_ids(&check.members, around);
                 Action::Reconcile { relay, sub, filter, errand, standing }
             }
-            Question::Ids(ids) | Question::CheckIds(_, ids) | Question::CheckSample(_, ids) => {
+            Question::CheckIds(check, ids) | Question::CheckSample(check, ids) => {
+                let live_since = self.live_since(&[check.group]);
+                let errand = Errand { purpose: Purpose::Backfill, live_since };
+                Action::Request { relay, sub, filters: [named(ids.clone())].into(), errand }
+            }
+            Question::Ids(ids) => {
                 Action::Request { relay, sub, filters: [named(ids.clone())].into(), errand }
             }
             Question::Owed(owed) => {

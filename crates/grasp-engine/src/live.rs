@@ -275,6 +275,7 @@ impl Relay {
         session.repack_since = None;
         let checks = session.checks_under_way().next().is_some();
         session.checks.clear();
+        session.after_auth.retain(|work| work.question.check().is_none());
         let others = session.live.iter().filter(|(_, live)| !live.is_first_layer());
         let subs: Vec<Sub> = others.map(|(sub, _)| *sub).collect();
         let relay = self.url.clone();
@@ -283,11 +284,12 @@ impl Relay {
             around.act(Action::Close { relay: relay.clone(), sub });
         }
         // Whom somebody waited for is looked at anew: nobody knows in which group he is now.
-        if checks || self.groups.iter().any(|group| group.recheck.is_some()) {
-            self.groups.iter_mut().for_each(|group| group.verified = Time(0));
+        let anew = checks || self.groups.iter().any(|group| group.recheck.is_some());
+        self.pack(around);
+        if anew {
+            self.groups.iter_mut().for_each(|group| group.is_due(around.now));
             self.verify_soon(around);
         }
-        self.pack(around);
         self.hear_all(around);
     }
 

@@ -41,7 +41,9 @@ impl Relay {
             Question::CheckIds(check, ids) => {
                 self.handle_checked_ids(check, ids.len(), page, around);
             }
-            Question::CheckSample(check, _) => self.handle_sample(check, page, around),
+            Question::CheckSample(check, ids) => {
+                self.handle_sample(check, ids.len(), page, around);
+            }
             Question::Check(_) => {}
             Question::Compare(..) => self.goes_on(work.batch, Vec::new(), around),
         }

@@ -156,6 +156,9 @@ pub(crate) struct Brake {
     unanswered: u32,
 }
 
+/// Orders to a link are carried out within this.
+const JUST_NOW: Duration = Duration::from_secs(5);
+
 impl Brake {
     pub(crate) fn moments(&mut self) -> [&mut Time; 3] {
         [&mut self.cooling_until, &mut self.paused_until, &mut self.unanswered_until]
@@ -507,9 +510,13 @@ impl Relay {
         let Link::Up(session) = std::mem::replace(&mut self.link, Link::Down) else { return None };
         for check in session.checks_under_way() {
             if let Some(group) = self.group_mut(check.group) {
-                group.verified = Time(0);
+                group.differs = false;
+                group.is_due(now);
             }
         }
+        // What was found out just now the link may not have written down any more.
+        let just_now = |group: &&mut Group| now.since(group.verified) < JUST_NOW;
+        self.groups.iter_mut().filter(just_now).for_each(|group| group.is_due(now));
         self.account.connected_ms += millis(now.since(session.since));
         self.owed.extend(session.owed());
         for group in &mut self.groups {

@@ -14,8 +14,6 @@ use std::time::Duration;
 
 /// How soon somebody is looked at again who could not be now.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
-/// A moment further ahead than this was written by a clock that was wrong.
-const AHEAD_MAX: Duration = Duration::from_secs(60);
 /// Nothing is due.
 const FAR: Time = Time(u64::MAX / 2);
 /// Repositories told of at once.
@@ -41,7 +39,7 @@ impl Engine {
                 Link::Down => relay.verify_away(every, around),
                 Link::Dialling { .. } => {}
             }
-            let due = relay.next_due(every, now);
+            let due = relay.next_due(every);
             let soon = now.plus(AGAIN_AFTER.min(every / 4));
             let again = if due > now { due } else { soon };
             around.timers.at_latest(relay.alarm(Concern::Verify), again);
@@ -63,25 +61,33 @@ impl Relay {
         let of_repos = self.groups.iter().filter(|group| group.layer == Layer::Repos);
         match self.link {
             Link::Up(_) => of_repos.map(|group| group.verified).min().unwrap_or(FAR),
+            // It is away, and that was told.
+            _ if self.doubted > Time(0) => Time(0),
             Link::Down | Link::Dialling { .. } => self.verified,
         }
     }
 
     /// When something of it is due, while it is linked or not.
-    fn next_due(&self, every: Duration, now: Time) -> Time {
+    fn next_due(&self, every: Duration) -> Time {
         let of_repos = self.groups.iter().filter(|group| group.layer == Layer::Repos);
         match self.link {
-            Link::Up(_) => of_repos.map(|group| group.due_at(every, now)).min().unwrap_or(FAR),
-            Link::Down | Link::Dialling { .. } => self.verified.max(self.doubted).plus(every),
+            Link::Up(_) => of_repos.map(|group| group.due_at(every)).min().unwrap_or(FAR),
+            Link::Down | Link::Dialling { .. } => {
+                let told = of_repos.map(|group| group.verified).min().unwrap_or(self.verified);
+                told.max(self.doubted).plus(every)
+            }
         }
     }
 
     fn verify_linked(&mut self, every: Duration, around: &mut Around<'_>) {
         let now = around.now;
-        self.doubted = Time(0);
+        // What was told of it while it was away is looked at anew.
+        if std::mem::take(&mut self.doubted) > Time(0) {
+            self.groups.iter_mut().for_each(|group| group.is_due(now));
+        }
         let due: Vec<u32> = (0..)
             .zip(&self.groups)
-            .filter(|(_, group)| group.layer == Layer::Repos && group.due_at(every, now) <= now)
+            .filter(|(_, group)| group.layer == Layer::Repos && group.due_at(every) <= now)
             .map(|(number, _)| number)
             .collect();
         let known = |number: &u32| self.group(*number).is_some_and(|it| it.verified > Time(0));
@@ -96,6 +102,14 @@ impl Relay {
                 around.timers.at_latest(self.alarm(Concern::Verify), until);
             }
             Some(doubt) => {
+                let doubt = match doubt {
+                    // The moment has passed; it is left alone all the same, until it is asked again.
+                    Doubt::RateLimited { .. } => {
+                        let asked = self.session().map_or(now, |session| session.believed.max(now));
+                        Doubt::RateLimited { until: asked.plus(every) }
+                    }
+                    doubt => doubt,
+                };
                 for number in due {
                     let Some(group) = self.group_mut(number) else { continue };
                     (group.verified, group.recheck) = (now, None);
@@ -119,13 +133,19 @@ impl Relay {
             }
             Health::Banned { .. } => Doubt::Refused,
         };
-        if self.verified.max(self.doubted).plus(every) <= around.now {
-            self.doubted = around.now;
-            // All of it is looked at anew as soon as it is back.
-            self.verified = Time(0);
-            let of_repos = self.groups.iter_mut().filter(|group| group.layer == Layer::Repos);
-            of_repos.for_each(|group| group.verified = Time(0));
-            let members: Vec<u32> = self.repos.iter().copied().collect();
+        let now = around.now;
+        let mut members = Vec::new();
+        let of_repos = self.groups.iter_mut().filter(|group| group.layer == Layer::Repos);
+        for group in of_repos.filter(|group| group.verified.plus(every) <= now) {
+            group.verified = now;
+            members.extend(&group.members);
+        }
+        let was_never_there = self.groups.iter().all(|group| group.layer != Layer::Repos);
+        if was_never_there && self.verified.max(self.doubted).plus(every) <= now {
+            members.extend(&self.repos);
+        }
+        if !members.is_empty() {
+            self.doubted = now;
             self.tell_doubt(&members, doubt, around);
         }
     }
@@ -166,7 +186,13 @@ impl Relay {
     fn check(&mut self, number: u32, around: &Around<'_>) {
         let Some(group) = self.group(number) else { return };
         let members = self.wanted_of(&group.members, around);
-        if group.stage != Stage::Confirmed || members.is_empty() {
+        if members.is_empty()
+            && let Some(group) = self.group_mut(number)
+        {
+            (group.verified, group.recheck) = (around.now, None);
+            return;
+        }
+        if self.group(number).is_none_or(|group| group.stage != Stage::Confirmed) {
             return;
         }
         let Some(session) = self.session_mut() else { return };
@@ -197,20 +223,16 @@ impl Relay {
         self.no_negentropy(around);
         if let Some(session) = self.session_mut() {
             session.doubt = Some(Doubt::Keeps);
+            session.believed = around.now;
             session.checks.clear();
         }
-        for group in &mut self.groups {
-            group.verified = Time(0);
-        }
+        self.groups.iter_mut().for_each(|group| group.is_due(around.now));
         self.verify_soon(around);
     }
 }
 
 impl Group {
-    fn due_at(&self, every: Duration, now: Time) -> Time {
-        if self.verified > now.plus(AHEAD_MAX) {
-            return now;
-        }
+    fn due_at(&self, every: Duration) -> Time {
         let regular = self.verified.plus(every);
         self.recheck.map_or(regular, |recheck| recheck.min(regular))
     }
@@ -242,9 +264,7 @@ impl Engine {
             match relay.link {
                 Link::Up(_) => {
                     relay.believe_again(now);
-                    for group in &mut relay.groups {
-                        group.verified = Time(0);
-                    }
+                    relay.groups.iter_mut().for_each(|group| group.is_due(now));
                     self.daily(number, now);
                     self.timers.at_latest(Alarm::Relay(number, Concern::Verify), now);
                 }

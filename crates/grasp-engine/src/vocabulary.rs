@@ -222,6 +222,8 @@ pub enum Doubt {
     RateLimited {
         until: Time,
     },
+    /// A comparison did not come to its end.
+    Failed,
     /// We do not compare, as the operator decided.
     TurnedOff,
 }

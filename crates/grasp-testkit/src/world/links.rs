@@ -159,8 +159,8 @@ impl World {
                 }
                 self.tell(server, Input::Notice { relay, text: text.to_owned() });
             }
-            Frame::NegDone { sub, need } => {
-                self.ends(id, sub, End::Reconciled { need, lacking: 0, sample: Vec::new() });
+            Frame::NegDone { sub, need, lacking, sample } => {
+                self.ends(id, sub, End::Reconciled { need, lacking, sample });
             }
             Frame::NegErr { sub, text } => {
                 self.ends(id, sub, End::NegentropyFailed(text.to_owned()));

@@ -26,6 +26,9 @@ enum No {
     Ignored,
 }
 
+/// What a relay says it has is asked for, so many of it.
+const SAMPLE_MAX: usize = 3;
+
 impl World {
     pub(crate) fn asked(&mut self, id: LinkId, word: Word) {
         let Some(link) = self.links.get(&id).filter(|link| !link.is_cut) else { return };
@@ -174,10 +177,13 @@ impl World {
         if negentropy == Negentropy::Endless {
             return self.sends(id, Frame::NegRound { sub });
         }
-        if negentropy == Negentropy::Agrees {
-            return self.sends(id, Frame::NegDone { sub, need: Vec::new() });
-        }
         let Some(server) = self.links.get(&id).map(|link| link.server) else { return };
+        let ours: Vec<EventId> =
+            self.nodes[server].shelf.matching(filter).iter().map(|event| event.id).collect();
+        if negentropy == Negentropy::Agrees {
+            let sample = ours.iter().take(SAMPLE_MAX).copied().collect();
+            return self.sends(id, Frame::NegDone { sub, need: Vec::new(), lacking: 0, sample });
+        }
         let theirs = self.nodes[relay].shelf.matching(filter);
         let hides = |event: &Arc<Event>| match negentropy {
             Negentropy::Hides { one_in } => {
@@ -190,7 +196,10 @@ impl World {
         if let Negentropy::Claims { ids } = negentropy {
             need.extend((0..ids / 20).map(|_| EventId::from_bytes(self.random.bytes32())));
         }
-        self.sends(id, Frame::NegDone { sub, need });
+        let (both, lacking): (Vec<EventId>, Vec<EventId>) =
+            ours.into_iter().partition(|id| self.nodes[relay].shelf.has(id));
+        let sample = both.into_iter().take(SAMPLE_MAX).collect();
+        self.sends(id, Frame::NegDone { sub, need, lacking: lacking.len(), sample });
     }
 
     fn admits(&mut self, relay: usize, id: LinkId, filters: &[Filter]) -> Result<(), No> {

@@ -27,7 +27,7 @@ pub(crate) enum Frame {
     Eose { sub: Sub, hint: Option<Hint> },
     Closed { sub: Sub, text: String },
     Notice(&'static str),
-    NegDone { sub: Sub, need: Vec<EventId> },
+    NegDone { sub: Sub, need: Vec<EventId>, lacking: usize, sample: Vec<EventId> },
     NegRound { sub: Sub },
     NegErr { sub: Sub, text: &'static str },
     Authed { ok: bool },

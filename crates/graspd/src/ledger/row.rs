@@ -87,6 +87,8 @@ pub enum Why {
     },
     /// It names events that it does not give out.
     Keeps,
+    /// A comparison did not come to its end.
+    Failed,
     /// It does not want our questions.
     Refused,
     RateLimited {
@@ -109,6 +111,7 @@ impl From<Doubt> for Why {
             Doubt::TurnedOff => Self::TurnedOff,
             Doubt::Unreachable { since } => Self::Unreachable { since },
             Doubt::Keeps => Self::Keeps,
+            Doubt::Failed => Self::Failed,
             Doubt::Refused => Self::Refused,
             Doubt::RateLimited { until } => Self::RateLimited { until },
         }

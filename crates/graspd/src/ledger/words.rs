@@ -126,6 +126,7 @@ fn obstacle(why: Why, now: Time) -> String {
         Why::Keeps => {
             "names events that it does not give out, so what it says is worth nothing".to_owned()
         }
+        Why::Failed => "does not come to an end when its events are compared".to_owned(),
         Why::Refused => "does not want our questions".to_owned(),
         Why::RateLimited { until } => {
             format!("asked us to slow down, so it is left alone until {}", clock(until, now))

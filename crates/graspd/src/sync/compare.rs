@@ -9,7 +9,7 @@ use grasp_core::{EventId, Filter, RepoId, Time, Timestamp};
 use grasp_engine::Sub;
 use grasp_relay::neg::{IdSet, Initiator, Step};
 use grasp_store::{EventStore, StoreError};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
@@ -27,6 +27,8 @@ pub(super) struct Comparison {
 #[derive(Debug)]
 pub(super) struct Side {
     initiator: Initiator,
+    /// What we had when it began, if that is what it is about.
+    ours: HashSet<EventId>,
     /// What they have and we do not, so far; and the reverse.
     need: Vec<EventId>,
     have: Vec<EventId>,
@@ -98,9 +100,9 @@ impl Comparison {
     /// Collects what we have; the first message follows.
     pub(super) fn prepare(&self, node: &Node, sub: Sub, frame_bytes: usize, reply: &Reply) {
         let (filter, now) = (self.filter.clone(), node.clock.now().timestamp());
-        let reply = reply.clone();
+        let (reply, is_check) = (reply.clone(), self.is_check());
         let work = move |store: &dyn EventStore| {
-            let progress = match Side::begin(store, &filter, now, frame_bytes) {
+            let progress = match Side::begin(store, (&filter, is_check), now, frame_bytes) {
                 Ok((side, message)) => Progress::Open(side, message),
                 Err(why) => Progress::Failed(why),
             };
@@ -121,16 +123,17 @@ impl Comparison {
         reply: &Reply,
     ) {
         let Some(side) = self.side.take() else { return };
-        let question = Asked {
+        let now = node.clock.now();
+        let matter = Matter {
             filter: self.filter.clone(),
             standing: Arc::clone(&self.standing),
-            turned_away: if self.is_check() { turned_away.ids() } else { BTreeSet::new() },
+            turned_away: if self.is_check() { turned_away.ids(now) } else { BTreeSet::new() },
             rules: Arc::clone(&node.rules),
-            now: node.clock.now(),
+            now,
         };
         let reply = reply.clone();
         let work = move |store: &dyn EventStore| {
-            let progress = side.answer(store, &question, &message);
+            let progress = side.answer(store, &matter, &message);
             let _ = reply.send(Compared { sub, progress });
         };
         drop(node.explorers.ask(work));
@@ -138,7 +141,7 @@ impl Comparison {
 }
 
 /// What a comparison is about, for those who work on it.
-struct Asked {
+struct Matter {
     filter: Filter,
     standing: Arc<[RepoId]>,
     turned_away: BTreeSet<EventId>,
@@ -146,12 +149,12 @@ struct Asked {
     now: Time,
 }
 
-impl Asked {
+impl Matter {
     fn settle(
         &self,
         store: &dyn EventStore,
-        need: Vec<EventId>,
-        have: Vec<EventId>,
+        ours: &HashSet<EventId>,
+        (need, have): (Vec<EventId>, Vec<EventId>),
     ) -> Result<(Difference, Shown), StoreError> {
         let mut need = unknown(store, need)?;
         need.retain(|id| !self.turned_away.contains(id));
@@ -160,7 +163,7 @@ impl Asked {
             return Ok((difference, Shown::default()));
         }
         let about = (&self.filter, &*self.standing);
-        let shown = Shown::by((store, &self.rules), about, &difference, self.now)?;
+        let shown = Shown::by((store, &self.rules), about, (ours, &difference), self.now)?;
         Ok((difference, shown))
     }
 }
@@ -168,22 +171,24 @@ impl Asked {
 impl Side {
     fn begin(
         store: &dyn EventStore,
-        filter: &Filter,
+        (filter, is_check): (&Filter, bool),
         now: Timestamp,
         frame_bytes: usize,
     ) -> Result<(Box<Self>, Vec<u8>), String> {
         let items = inventory(store, filter, now, ITEMS_MAX).map_err(|it| it.to_string())?;
+        let ours =
+            if is_check { items.iter().map(|(_, id)| *id).collect() } else { HashSet::new() };
         let set = IdSet::collect(items, ITEMS_MAX).map_err(|it| it.to_string())?;
         let mut initiator = Initiator::new(set, frame_bytes).map_err(|it| it.to_string())?;
         let message = initiator.initiate().map_err(|it| it.to_string())?;
         let (need, have) = (Vec::new(), Vec::new());
-        Ok((Box::new(Self { initiator, need, have, bytes: 0, idle: 0 }), message))
+        Ok((Box::new(Self { initiator, ours, need, have, bytes: 0, idle: 0 }), message))
     }
 
     fn answer(
         mut self: Box<Self>,
         store: &dyn EventStore,
-        question: &Asked,
+        matter: &Matter,
         message: &[u8],
     ) -> Progress {
         self.bytes += message.len();
@@ -208,7 +213,7 @@ impl Side {
             Ok(Step::Done(last)) => {
                 self.need.extend(last.need);
                 self.have.extend(last.have);
-                match question.settle(store, self.need, self.have) {
+                match matter.settle(store, &self.ours, (self.need, self.have)) {
                     Ok((difference, shown)) => Progress::Done(difference, shown),
                     Err(error) => Progress::Failed(error.to_string()),
                 }

@@ -235,6 +235,11 @@ impl Link<'_> {
 
     async fn tick(&mut self) -> Step {
         let now = self.line.now();
+        // The clock was set back; nobody was silent for that.
+        if self.heard_at > now {
+            self.heard_at = now;
+            self.reception.all_progress(now);
+        }
         // What waits for us is not the relay's silence.
         if !self.may_read() {
             self.reception.all_progress(now);
@@ -454,7 +459,7 @@ impl Link<'_> {
                     Err(reason) => reason.lasting() == Lasting::Forever,
                 };
                 if !fits || !welcome {
-                    self.turned_away.add(event.id);
+                    self.turned_away.add(event.id, now);
                     return self.settled(sub, past, now).await;
                 }
                 let source = self.source(sub, past);
@@ -544,8 +549,10 @@ impl Link<'_> {
                 return Ok(());
             }
             // Also one that is known to be out of date.
-            Fate::Refused | Fate::Known => self.turned_away.add(verdict.id),
-            Fate::Forged => {}
+            Fate::Refused | Fate::Known if verdict.errand.is_some() => {
+                self.turned_away.add(verdict.id, self.heard_at);
+            }
+            Fate::Refused | Fate::Known | Fate::Forged => {}
         }
         self.settled(verdict.sub, verdict.past, self.line.now()).await
     }
@@ -619,7 +626,7 @@ impl Link<'_> {
                     false => difference.have.len(),
                 };
                 let sample = std::mem::take(&mut shown.sample);
-                self.found.keep(shown);
+                self.found.add(shown, now);
                 self.say(client::neg_close(&name(sub)))?;
                 let need = difference.need;
                 self.end(sub, End::Reconciled { need, lacking, sample }).await;

@@ -12,12 +12,13 @@ use grasp_store::{
     Budget, Cursor, EventStore, Hit, Progress, Result, Space, StoreError, Transaction, Want,
 };
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::time::Duration;
 
 /// What one comparison showed.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
-    half: Half,
+    topic: Topic,
     counts: Vec<(RepoId, Counts)>,
     /// Of what both are said to have: it may be asked for.
     pub(super) sample: Vec<EventId>,
@@ -25,7 +26,7 @@ pub(super) struct Shown {
 
 /// What of repositories is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-enum Half {
+enum Topic {
     /// Announcements and states, by their names.
     Signed,
     #[default]
@@ -34,13 +35,14 @@ enum Half {
 
 /// What is known so far of repositories that are being looked at.
 #[derive(Debug, Default)]
-pub(super) struct Found(BTreeMap<(RepoId, Half), Counts>);
+pub(super) struct Found(BTreeMap<(RepoId, Topic), (Counts, Time)>);
 
-/// The last ids that a relay gave out and we did not want, for a reason that may pass.
+/// The last ids that a relay gave out when asked and we did not want, for a reason that may pass.
 #[derive(Debug, Default)]
-pub(super) struct TurnedAway(VecDeque<EventId>);
+pub(super) struct TurnedAway(BTreeMap<EventId, Time>);
 
 const TURNED_AWAY_MAX: usize = 1_000;
+const TURNED_AWAY_FOR: Duration = Duration::from_secs(3_600);
 /// Of one repository: beyond that the figures are a lower bound.
 const COUNTED_MAX: u64 = 100_000;
 /// Ids that a relay is asked for to see whether it has what it says.
@@ -48,27 +50,31 @@ const SAMPLE_MAX: usize = 3;
 const PAGE: Budget = Budget { steps: 20_000, bytes: usize::MAX };
 
 impl Shown {
-    /// Nothing is said of several of which one lacks something here: the engine asks again when that
-    /// is fetched, and about fewer of them if it is not to be had.
+    /// Of what was `ours` when the comparison began. Nothing is said of several of which one lacks
+    /// something here: the engine asks again when that is fetched, and about fewer of them if it is
+    /// not to be had.
     pub(super) fn by(
         here: (&dyn EventStore, &Rules),
         (filter, repos): (&Filter, &[RepoId]),
-        difference: &Difference,
+        (ours, difference): (&HashSet<EventId>, &Difference),
         now: Time,
     ) -> Result<Self> {
-        let half = match filter.tags.contains_key(&b'd') {
-            true => Half::Signed,
-            false => Half::About,
+        let topic = match filter.tags.contains_key(&b'd') {
+            true => Topic::Signed,
+            false => Topic::About,
         };
         let we_lack = u64::try_from(difference.need.len()).unwrap_or(u64::MAX);
         if we_lack > 0 && repos.len() > 1 {
-            return Ok(Self { half, ..Self::default() });
+            return Ok(Self { topic, ..Self::default() });
         }
         let have: HashSet<&EventId> = difference.have.iter().collect();
         let (mut counts, mut sample) = (Vec::new(), Sample::new(now));
         for repo in repos {
             let mut count = Counts { we_lack, ..Counts::default() };
-            each_id(here, half, repo, now, &mut |id| {
+            each_id(here, topic, repo, now, &mut |id| {
+                if !ours.contains(&id) {
+                    return;
+                }
                 count.fingerprint.add(&id);
                 match have.contains(&id) {
                     true => count.they_lack += 1,
@@ -80,7 +86,7 @@ impl Shown {
             })?;
             counts.push((repo.clone(), count));
         }
-        Ok(Self { half, counts, sample: sample.ids() })
+        Ok(Self { topic, counts, sample: sample.ids() })
     }
 
     /// Of what we serve of these repositories.
@@ -91,19 +97,25 @@ impl Shown {
 }
 
 impl Found {
-    pub(super) fn keep(&mut self, shown: Shown) {
-        let Shown { half, counts, .. } = shown;
-        self.0.extend(counts.into_iter().map(|(repo, counts)| ((repo, half), counts)));
+    pub(super) fn add(&mut self, shown: Shown, now: Time) {
+        let Shown { topic, counts, .. } = shown;
+        for (repo, counts) in counts {
+            // What was signed comes first, so the rest is of an earlier time.
+            if topic == Topic::Signed {
+                self.0.remove(&(repo.clone(), Topic::About));
+            }
+            self.0.insert((repo, topic), (counts, now));
+        }
     }
 
-    /// All that is known of these, and nothing of those of which only a part is.
-    pub(super) fn take(&mut self, repos: Vec<RepoId>) -> Vec<(RepoId, Counts)> {
+    /// All that is known of these, as old as its older part; nothing of those of which only a part is.
+    pub(super) fn take(&mut self, repos: Vec<RepoId>) -> Vec<(RepoId, Counts, Time)> {
         let mut all = Vec::new();
         for repo in repos {
-            let signed = self.0.remove(&(repo.clone(), Half::Signed));
-            let about = self.0.remove(&(repo.clone(), Half::About));
-            if let (Some(signed), Some(about)) = (signed, about) {
-                all.push((repo, signed.plus(&about)));
+            let signed = self.0.remove(&(repo.clone(), Topic::Signed));
+            let about = self.0.remove(&(repo.clone(), Topic::About));
+            if let (Some((signed, at)), Some((about, later))) = (signed, about) {
+                all.push((repo, signed.plus(&about), at.min(later)));
             }
         }
         all
@@ -111,15 +123,19 @@ impl Found {
 }
 
 impl TurnedAway {
-    pub(super) fn add(&mut self, id: EventId) {
-        self.0.push_back(id);
-        if self.0.len() > TURNED_AWAY_MAX {
-            self.0.pop_front();
+    pub(super) fn add(&mut self, id: EventId, now: Time) {
+        if self.0.len() >= TURNED_AWAY_MAX {
+            let young = |at: Time| now.since(at) < TURNED_AWAY_FOR;
+            self.0.retain(|_, at| young(*at));
+        }
+        if self.0.len() < TURNED_AWAY_MAX {
+            self.0.insert(id, now);
         }
     }
 
-    pub(super) fn ids(&self) -> BTreeSet<EventId> {
-        self.0.iter().copied().collect()
+    pub(super) fn ids(&self, now: Time) -> BTreeSet<EventId> {
+        let young = self.0.iter().filter(|(_, at)| now.since(**at) < TURNED_AWAY_FOR);
+        young.map(|(id, _)| *id).collect()
     }
 }
 
@@ -149,17 +165,17 @@ impl Sample {
 
 fn each_id(
     (store, rules): (&dyn EventStore, &Rules),
-    half: Half,
+    topic: Topic,
     repo: &RepoId,
     now: Time,
     sink: &mut dyn FnMut(EventId),
 ) -> Result<()> {
-    match half {
-        Half::Signed => {
+    match topic {
+        Topic::Signed => {
             signed_ids(&*store.read()?, rules, repo)?.into_iter().for_each(sink);
             Ok(())
         }
-        Half::About => about(store, &repo.coordinate().to_string(), now, sink),
+        Topic::About => about(store, &repo.coordinate().to_string(), now, sink),
     }
 }
 
@@ -192,8 +208,8 @@ pub fn served(
     now: Time,
 ) -> Result<(u64, Fingerprint)> {
     let (mut count, mut fingerprint) = (0, Fingerprint::default());
-    for half in [Half::Signed, Half::About] {
-        each_id((store, rules), half, repo, now, &mut |id| {
+    for topic in [Topic::Signed, Topic::About] {
+        each_id((store, rules), topic, repo, now, &mut |id| {
             count += 1;
             fingerprint.add(&id);
         })?;
@@ -206,10 +222,10 @@ pub(super) async fn keep(
     (ingest, metrics): (&Ingest, &LedgerMetrics),
     warner: &Mutex<LackWarner>,
     relay: &RelayUrl,
-    found: Vec<(RepoId, Counts)>,
+    found: Vec<(RepoId, Counts, Time)>,
     now: Time,
 ) {
-    for (repo, counts) in &found {
+    for (repo, counts, _) in &found {
         if warner.lock().lacks(relay, counts.they_lack, now).is_some() {
             let (lacks, repo) = (counts.they_lack, repo.coordinate());
             tracing::warn!(%relay, %repo, lacks, "the peer lacks events that are served here");
@@ -218,8 +234,8 @@ pub(super) async fn keep(
     }
     let peer = Peer::Relay(relay.clone());
     let set = move |txn: &mut dyn Transaction| -> std::result::Result<(), StoreError> {
-        found.iter().try_for_each(|(repo, counts)| {
-            ledger::set(txn, &peer, repo, Look::new(Seen::Events(*counts), now))
+        found.iter().try_for_each(|(repo, counts, at)| {
+            ledger::set(txn, &peer, repo, Look::new(Seen::Events(*counts), *at))
         })
     };
     ingest.jot(Box::new(set)).await;
