@@ -20,6 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// They serve as long as this is kept.
 #[derive(Debug)]
 pub(super) struct Peers {
+    pub(super) repositories: Vec<Repository>,
     _others: Vec<Server>,
     _doors: Vec<Proxy>,
 }
@@ -54,7 +55,8 @@ impl Peers {
         }
         let own = [&[("NGIT_DOMAIN_ALIASES", DOMAIN), CLOSED_NET], HASTE].concat();
         let home = shelf.filled(run, &own).await?;
-        Ok((Self { _others: others, _doors: doors }, home))
+        let repositories = shelf.repositories;
+        Ok((Self { repositories, _others: others, _doors: doors }, home))
     }
 }
 

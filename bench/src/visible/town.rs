@@ -96,7 +96,7 @@ impl Town {
         let total = |name: &str| status.pointer(&format!("/totals/{name}")).and_then(Value::as_u64);
         let plan = run.plan.town;
         for (name, expected) in [
-            ("repositories", plan.repositories),
+            ("announcements", plan.repositories),
             ("held", plan.held),
             ("relays", plan.popular + plan.relays),
         ] {

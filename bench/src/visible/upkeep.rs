@@ -9,8 +9,8 @@ use super::visitor::Visitor;
 use crate::process::family_time;
 use crate::report::Row;
 use crate::stats::number;
-use anyhow::{Result, ensure};
-use grasp_testkit::{Home, Server};
+use anyhow::{Context, Result, ensure};
+use grasp_testkit::{Home, Repository, Server};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
@@ -20,12 +20,12 @@ const DAY: Duration = Duration::from_secs(86_400);
 const QUIET: Duration = Duration::from_secs(3);
 
 pub(super) async fn measure(run: &mut Run) -> Result<()> {
-    let (_peers, home) = Peers::found(run).await?;
+    let (peers, home) = Peers::found(run).await?;
     run.notes_load("the ledger's upkeep");
     let stage = Stage { plan: run.plan.upkeep, patience: run.plan.patience };
     let (idle, home) = stage.idles(home).await?;
     let (round, server) = stage.goes_round(home).await?;
-    tell(run, &idle, &round, &ledger(&server).await?);
+    tell(run, &idle, &round, &ledger(&server, &peers.repositories).await?);
     let Upkeep { repositories, peers, .. } = run.plan.upkeep;
     run.adds_memory(
         &format!("{repositories} repositories x {peers} peers, after its rounds"),
@@ -48,6 +48,7 @@ fn tell(run: &mut Run, idle: &Span, round: &Span, ledger: &Ledger) {
     report.add(Row::new(name("refs compared"), checks.refs, "").at_least(wanted));
     report.add(Row::new(name("events compared"), checks.events, "").at_least(wanted));
     report.add(Row::new(name("found equal"), ledger.equal, "").at_least(2.0 * wanted));
+    report.add(Row::new(name("objects given out"), ledger.given, "").at_least(wanted));
     let oldest = Row::new(name("the oldest verdict"), ledger.oldest_secs, "s");
     report.add(oldest.at_most(secs(age_max)));
     report.note(format!(
@@ -130,12 +131,26 @@ impl Span {
 
 struct Ledger {
     equal: f64,
+    /// Mirrors of a repository that gave out the objects of its refs.
+    given: f64,
     oldest_secs: f64,
 }
 
-async fn ledger(server: &Server) -> Result<Ledger> {
-    let status = Visitor::to(&server.address).await?.reads("/api/v1/status").await?;
+async fn ledger(server: &Server, repositories: &[Repository]) -> Result<Ledger> {
+    let mut visitor = Visitor::to(&server.address).await?;
+    let mut given = 0;
+    for of in repositories {
+        let (npub, identifier) = (of.owner.key.to_npub(), &of.identifier);
+        let report = visitor.reads(&format!("/api/v1/repos/{npub}/{identifier}")).await?;
+        given += mirrors_that_give(&report).context("a repository's report has its mirrors")?;
+    }
+    let status = visitor.reads("/api/v1/status").await?;
     let of = |name: &str| status.pointer(&format!("/ledger/{name}")).and_then(Value::as_f64);
     let [equal, oldest_secs] = ["equal", "oldest_secs"].map(|name| of(name).unwrap_or(f64::NAN));
-    Ok(Ledger { equal, oldest_secs })
+    Ok(Ledger { equal, given: number(given), oldest_secs })
+}
+
+fn mirrors_that_give(report: &Value) -> Option<usize> {
+    let objects = |mirror: &Value| mirror.pointer("/refs/objects") == Some(&"given".into());
+    Some(report.get("mirrors")?.as_array()?.iter().filter(|mirror| objects(mirror)).count())
 }

@@ -124,11 +124,19 @@ pub struct Gate {
     inflated_bytes: u64,
     delta_bytes: u64,
     seen: Seen,
+    /// Nobody wants to know where commits are.
+    forgets: bool,
 }
 
 impl Gate {
+    /// For a pack that is not kept: of its objects nothing is remembered.
+    pub fn forgetful(limits: &PackLimits) -> Self {
+        Self { forgets: true, ..Self::new(limits) }
+    }
+
     pub fn new(limits: &PackLimits) -> Self {
         Self {
+            forgets: false,
             limits: limits.clone(),
             place: Place::Header { read: [0; HEADER_LEN], len: 0 },
             objects_left: 0,
@@ -242,6 +250,7 @@ impl Gate {
     /// Remembers where commits are; a delta is of the kind of what it is made from.
     fn note(&mut self, kind: Kind) -> Result<(), PackRefused> {
         match kind {
+            _ if self.forgets => {}
             Kind::Commit => self.seen.commits.push(self.began),
             Kind::DeltaBack(distance) => {
                 let base = self.began.checked_sub(distance).filter(|base| *base < self.began);

@@ -116,7 +116,12 @@ async fn s43_a_look_at_objects_is_one_small_request_on_the_same_connection() {
     let (probed, _, log) = house.looks(&[house.tip], Depth::Routine).await;
     assert_eq!((probed, fetches(&log)), (Ok(Probed::Given), 1), "and that is remembered");
     house.forge.behave(Manner::V0Only);
-    assert_eq!(house.probed(Depth::Routine).await, Ok(Probed::Given));
+    let (probed, _, log) = house.looks(&[house.tip], Depth::Routine).await;
+    assert_eq!(
+        (probed, fetches(&log)),
+        (Ok(Probed::Unclear), 0),
+        "nobody prepares a clone for that"
+    );
     assert_eq!(house.probed(Depth::Thorough).await, Ok(Probed::Given));
 }
 

@@ -232,6 +232,60 @@ async fn a_relay_that_cannot_compare_is_read_through() {
     }
 }
 
+/// What is told of `acme`, in words and for a program, after a comparison with a relay that has `theirs`.
+async fn compared(
+    ours: VerifiedEvent,
+    theirs: &VerifiedEvent,
+    with: &ChaosRelay,
+) -> (Output, Value) {
+    with.publishes(theirs);
+    let home = home(&SETTINGS[..1]);
+    home.imports(&[ours]).await;
+    let output = home.runs(&["diff", with.url(), "--json"]).await;
+    let report: Value = serde_json::from_str(&out(&output)).unwrap_or_else(|_| {
+        panic!("{} {}", out(&output), errors(&output));
+    });
+    let line = report["repositories"][0].clone();
+    (home.runs(&["diff", with.url()]).await, line)
+}
+
+#[tokio::test]
+async fn a_git_side_that_fails_under_a_name_nobody_announced_is_not_equal() {
+    let line_of = async |info: InfoPage| {
+        let tricks = Tricks { info, ..Tricks::default() };
+        let relay = ChaosRelay::start_with(Behaviour::honest(), tricks, 0).await;
+        let both = hosted(&["ws://another.example"]);
+        compared(both.clone(), &both, &relay).await
+    };
+    let (output, line) = line_of(InfoPage::Broken).await;
+    assert_eq!(output.status.code(), Some(2), "{line:#}");
+    assert_eq!(
+        (&line["standing"], &line["refs_compared"]),
+        (&"incomparable".into(), &false.into())
+    );
+    let words = out(&output);
+    assert!(words.contains("their refs cannot be read") && words.contains("500"), "{words}");
+
+    for says_it_has_no_git in [InfoPage::Missing, InfoPage::Told] {
+        let (output, line) = line_of(says_it_has_no_git).await;
+        assert_eq!(output.status.code(), Some(0), "{line:#}");
+        assert_eq!((&line["standing"], &line["refs_compared"]), (&"equal".into(), &false.into()));
+        assert_eq!(line["explain"], "equal; refs not compared");
+        assert!(out(&output).contains("equal; refs not compared"), "{}", out(&output));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_only_its_own_announcement_calls_a_git_host_must_list_refs() {
+    let relay = ChaosRelay::start(Behaviour::honest()).await;
+    let clones = [acme().clone_url(DOMAIN), acme().clone_url(relay.address())];
+    let relays = [format!("ws://{DOMAIN}"), relay.url().to_owned()];
+    let theirs = announcement(&acme(), &clones, &relays);
+    let (output, line) = compared(hosted(&[relay.url()]), &theirs, &relay).await;
+    assert_eq!(output.status.code(), Some(2), "{line:#}");
+    assert_eq!(line["standing"], "incomparable", "{line:#}");
+}
+
 #[tokio::test]
 async fn who_cannot_be_reached_cannot_be_compared_with() {
     let home = home(&SETTINGS[..1]);

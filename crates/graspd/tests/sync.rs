@@ -72,6 +72,9 @@ async fn s8_a_reply_to_a_root_arrives_though_it_names_no_repository() {
     mirrors.all_hold(&answer).await;
 }
 
+/// Two servers, two halves of a check, three events each, and once more after a minute.
+const SAMPLED: u64 = 24;
+
 #[tokio::test]
 async fn two_servers_that_list_each_other_do_not_echo() {
     let mirrors = Mirrors::start(2).await;
@@ -93,9 +96,10 @@ async fn two_servers_that_list_each_other_do_not_echo() {
     mirrors.publish(0, &last).await;
     mirrors.all_hold(&last).await;
     // Once there; and once back, because the other side listens too and cannot be told apart from
-    // any client. A third time would be an echo.
+    // any client. A third time would be an echo. Beside them are the few that each asks the other for
+    // by name, to see whether it has what it says.
     let sent = traffic().await - before;
-    assert!(sent <= 2 * 51, "{sent} EVENT messages for 51 events");
+    assert!(sent <= 2 * 51 + SAMPLED, "{sent} EVENT messages for 51 events");
     let pushed = metric(&mirrors.servers[1], RECEIVED).await - handed_in;
     assert_eq!(pushed, 0, "servers ask; they hand nothing in");
 }

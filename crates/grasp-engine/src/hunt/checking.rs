@@ -1,6 +1,8 @@
 //! Others who would ask the same git servers, to see how they stand. They come last: never while
-//! somebody looks for git data there, and with no more than half of what a domain may be asked.
+//! somebody looks for git data there, with no more than half of what a domain may be asked, and with
+//! bytes of their own: however much somebody sends them, fetches have what they had.
 
+use super::budget::Budget;
 use super::neighbour::Neighbour;
 use super::{Hunt, HuntAction, HuntNews, HuntSettings};
 use grasp_core::{Domain, Time};
@@ -8,23 +10,32 @@ use std::time::Duration;
 
 /// When nothing says how long, and when there is no room for one more domain.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// Beside a day's bytes checks have this part of as many.
+const BYTES_PART: u64 = 16;
+
+/// What checks may receive where fetches may so much.
+pub(super) fn check_budget(per_day: u64) -> Budget {
+    Budget::new(per_day / BYTES_PART)
+}
 
 impl Hunt {
     pub(super) fn wants_check(&mut self, ticket: u64, domain: &Domain, again: bool, now: Time) {
         let settings = &self.settings;
         let later = now.plus(TRY_AGAIN_AFTER);
+        let bytes_at = bytes_at(&self.check_budget, now);
         let leave = match self.neighbours.open(domain, None, settings, now) {
             None => Err(later),
+            Some(_) if bytes_at > now => Err(bytes_at),
             Some(neighbour) => neighbour.check(settings, again, now),
         };
         self.actions.push_back(HuntAction::Checks { ticket, not_before: leave.err() });
     }
 
-    /// A check takes nothing that was reserved, and what it took others do not get.
+    /// What a check took other checks do not get.
     pub(super) fn check_received(&mut self, domain: &Domain, bytes: u64, now: Time) {
-        self.budget.pay(bytes, now);
+        self.check_budget.pay(bytes, now);
         if let Some(neighbour) = self.neighbours.get_mut(domain) {
-            neighbour.budget.pay(bytes, now);
+            neighbour.check_budget.pay(bytes, now);
         }
     }
 
@@ -63,6 +74,7 @@ impl Neighbour {
             return Err(now.plus(TRY_AGAIN_AFTER));
         }
         let free_at = self.free_at(half(starts), settings, now);
+        let free_at = free_at.max(bytes_at(&self.check_budget, now));
         if free_at > now {
             return Err(free_at);
         }
@@ -70,4 +82,9 @@ impl Neighbour {
         self.note_request(settings, now);
         Ok(())
     }
+}
+
+/// When there is anything left for a check. One that is let go takes what it may, which is little.
+fn bytes_at(budget: &Budget, now: Time) -> Time {
+    budget.left_at(1, now).unwrap_or(now.plus(TRY_AGAIN_AFTER))
 }

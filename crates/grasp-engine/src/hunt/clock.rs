@@ -43,5 +43,6 @@ impl Hunt {
         self.neighbours.set_back(by);
         self.absent.set_back(by);
         self.budget.set_back(by);
+        self.check_budget.set_back(by);
     }
 }

@@ -5,6 +5,7 @@
 use super::absent::Absent;
 use super::alarm::Alarm;
 use super::budget::Budget;
+use super::checking::check_budget;
 use super::entry::{Entry, Purpose};
 use super::jobs::Running;
 use super::neighbours::Neighbours;
@@ -29,6 +30,7 @@ pub struct Hunt {
     pub(super) absent: Absent,
     /// Over all domains.
     pub(super) budget: Budget,
+    pub(super) check_budget: Budget,
     /// Domains about which something changed since they were last served.
     pub(super) stirred: BTreeSet<Domain>,
     /// What may be fetched at a time, and who waits for it.
@@ -51,6 +53,7 @@ impl Hunt {
     pub fn new(settings: HuntSettings, seed: u64) -> Self {
         Self {
             budget: Budget::new(settings.bytes_per_day_max),
+            check_budget: check_budget(settings.bytes_per_day_max),
             slots: Slots::new(&settings),
             settings,
             chance: seed,

@@ -2,6 +2,7 @@
 //! (S-35). Invariant: in no window are there more requests than its limit at that moment.
 
 use super::budget::{Budget, worth_starting};
+use super::checking::check_budget;
 use super::clock::earlier;
 use super::queue::Queue;
 use super::{HuntSettings, Job};
@@ -42,6 +43,7 @@ pub(super) struct Neighbour {
     /// Its last job failed.
     pub(super) failing: bool,
     pub(super) budget: Budget,
+    pub(super) check_budget: Budget,
     pub(super) queue: Queue,
     /// Running jobs that wait for leave to send another request.
     pub(super) asking: VecDeque<Job>,
@@ -70,6 +72,7 @@ impl Neighbour {
             objected_until: Time(0),
             failing: false,
             budget: Budget::new(settings.domain_bytes_per_day_max),
+            check_budget: check_budget(settings.domain_bytes_per_day_max),
             queue: Queue::default(),
             asking: VecDeque::new(),
             wake_at: None,
@@ -179,7 +182,8 @@ impl Neighbour {
             && self.asking.is_empty();
         let last = self.requests.back().map_or(Time(0), |at| at.plus(settings.window));
         let binding = last.max(self.paused_until).max(self.objected_until);
-        idle && binding <= now && self.budget.is_nearly_unused(now)
+        let mut budgets = [&self.budget, &self.check_budget].into_iter();
+        idle && binding <= now && budgets.all(|it| it.is_nearly_unused(now))
     }
 
     pub(super) fn set_back(&mut self, by: Duration) {
@@ -189,6 +193,7 @@ impl Neighbour {
         }
         self.used = earlier(self.used, by);
         self.budget.set_back(by);
+        self.check_budget.set_back(by);
         self.queue.set_back(by);
     }
 }

@@ -6,7 +6,11 @@ use grasp_engine::hunt::{HuntInput, HuntSettings};
 use std::time::Duration;
 
 fn asks(net: &mut Net, ticket: u64, again: bool) -> Option<Time> {
-    let domain = domain("one");
+    asks_at(net, "one", ticket, again)
+}
+
+fn asks_at(net: &mut Net, at: &str, ticket: u64, again: bool) -> Option<Time> {
+    let domain = domain(at);
     net.says(HuntInput::WantsCheck { ticket, domain, again });
     let (answered, not_before) = net.checks.pop().unwrap();
     assert_eq!(answered, ticket, "answered at once");
@@ -88,19 +92,37 @@ fn s33_by_hand_a_family_is_looked_for_now() {
 }
 
 #[test]
-fn what_checks_receive_is_counted_against_the_days_bytes_of_their_domain() {
-    let day = 16 << 20;
-    let mut net =
-        Net::new(HuntSettings { domain_bytes_per_day_max: day, ..HuntSettings::default() });
+fn s35_whoever_sends_checks_too_much_has_no_more_of_them_and_fetches_go_on() {
+    const MIB: u64 = 1 << 20;
+    let mut net = Net::new(HuntSettings {
+        domain_bytes_per_day_max: 16 * MIB,
+        bytes_per_day_max: 48 * MIB,
+        ..HuntSettings::default()
+    });
+    let sends = |net: &mut Net, from: &str, bytes: u64| {
+        net.says(HuntInput::CheckReceived { domain: domain(from), bytes });
+    };
     assert_eq!(asks(&mut net, 1, false), None);
-    net.says(HuntInput::CheckReceived { domain: domain("one"), bytes: 5 << 20 });
-    let left = |net: &Net| net.hunt.domains(net.now)[0].bytes_left;
-    assert_eq!(left(&net), 11 << 20);
-    net.says(HuntInput::CheckReceived { domain: domain("one"), bytes: day });
+    sends(&mut net, "one", MIB - 1);
+    assert_eq!(asks(&mut net, 2, true), None, "a little is left");
+    sends(&mut net, "one", 1);
+    let free_at = net.now.plus(25 * HOUR);
+    assert_eq!(asks(&mut net, 3, true), Some(free_at), "even of one that has begun");
     ends(&mut net, None);
-    assert_eq!(left(&net), 0);
+    assert_eq!(asks(&mut net, 4, false), Some(free_at));
+    assert_eq!(net.hunt.domains(net.now)[0].bytes_left, 16 * MIB);
     net.server("one", &[1]).latency = Duration::ZERO;
     net.misses("repo", &[1], &["one"]);
     net.elapse(60 * SECOND);
-    assert!(net.fetches.is_empty(), "nothing of that day is left");
+    assert_eq!(net.fetches.len(), 1, "what is looked for is looked for");
+    assert!(asks_at(&mut net, "two", 5, false).is_none(), "and others are checked");
+    sends(&mut net, "two", 64 * MIB);
+    let until = asks_at(&mut net, "three", 6, false).unwrap();
+    assert_eq!(until, free_at, "until all domains together sent too much");
+    net.server("three", &[2]).latency = Duration::ZERO;
+    net.misses("other", &[2], &["three"]);
+    net.elapse(60 * SECOND);
+    assert!(net.fetches.iter().any(|it| it.from == "three"));
+    net.elapse(26 * HOUR);
+    assert_eq!(asks(&mut net, 7, false), None, "the next day");
 }

@@ -275,9 +275,9 @@ fn s30_checks_come_one_at_a_time_at_half_the_pace_and_after_everything_else() {
         for asked in net.requests("one") {
             let own = asked.filters[0].ids.is_some();
             if own {
-                samples.push(asked.at)
+                samples.push(asked.at);
             } else {
-                pages.push((asked.at, times.len()))
+                pages.push((asked.at, times.len()));
             }
             net.completes("one", asked.sub, grasp_testkit::world::empty_page(asked.filters.len()));
         }

@@ -17,7 +17,7 @@ pub struct Glance {
 impl Glance {
     pub fn new(limits: &PackLimits) -> Self {
         let tail = Vec::with_capacity(2 * CHECKSUM_LEN);
-        Self { gate: Gate::new(limits), hasher: gix_hash::hasher(Kind::Sha1), tail }
+        Self { gate: Gate::forgetful(limits), hasher: gix_hash::hasher(Kind::Sha1), tail }
     }
 
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), PackRefused> {

@@ -68,6 +68,7 @@ async fn tells(mut stream: TcpStream, room: &Room) {
     let answer = match &room.tricks.info {
         InfoPage::Told => found(&page),
         InfoPage::Missing => answer("404 Not Found", "", "nothing here"),
+        InfoPage::Broken => answer("500 Internal Server Error", "", "it broke"),
         InfoPage::Late(by) => late(*by, found(&page)).await,
         InfoPage::Never => std::future::pending().await,
         InfoPage::Redirect(to) => answer("302 Found", &format!("Location: {to}\r\n"), ""),

@@ -19,6 +19,8 @@ pub enum InfoPage {
     Told,
     /// 404.
     Missing,
+    /// 500.
+    Broken,
     Late(Duration),
     /// The question is taken and never answered.
     Never,

@@ -355,7 +355,7 @@ settings! {
     NGIT_SYNC_FETCHES_MAX: count(1, 10_000), Is("20"), Hunt, Built;
     /// What one fetch may bring. For pull requests the limit of pushes for them holds as well.
     NGIT_SYNC_FETCH_BYTES_MAX: bytes(MIB, 1_024 * GIB), Is("2147483648"), Hunt, Built;
-    /// What one host may send us in a day.
+    /// What one host may send us in a day; a sixteenth more for looks how it stands.
     NGIT_SYNC_DOMAIN_BYTES_PER_DAY_MAX: bytes(MIB, 16_384 * GIB), Is("53687091200"), Hunt, Built;
     /// What all of them may.
     NGIT_SYNC_BYTES_PER_DAY_MAX: bytes(MIB, 16_384 * GIB), Is("214748364800"), Hunt, Built;

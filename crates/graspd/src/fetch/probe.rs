@@ -13,7 +13,11 @@ use grasp_git::fetch::{
     Answer, Glance, Refusal, Sample, Step, request_v0, request_v2, sample_v2, wants_slowdown,
 };
 use grasp_git::{PackLimits, PackRefused};
+use hyper::body::Bytes;
 use std::collections::BTreeSet;
+use std::pin::pin;
+use std::time::Duration;
+use tokio::task::spawn_blocking;
 
 /// How much is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +52,13 @@ pub enum Probed {
     Lacking,
     /// It answers in a way that says nothing about its objects.
     Unclear,
+    /// Its tips; of what is behind them nothing is known.
+    Tips,
 }
+
+/// Whoever gave out this much of a sound pack in this time gives out the rest as well.
+const PATIENCE: Duration = Duration::from_secs(50);
+const SLOW_BYTES: u64 = 256 << 10;
 
 /// One way to ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +97,7 @@ impl<D: Desk> Visit<'_, D> {
             self.talk.allow(depth.bytes_max());
             let came = self.came(wants, *way, depth).await?;
             tracing::debug!(url = %self.url, ?way, ?came, "was asked for what it lists");
-            if let Some(probed) = judge(&came, wants, *way) {
+            if let Some(probed) = judge(&came, wants) {
                 if let (Way::Sample(sample), Probed::Given) = (way, probed) {
                     memory.lock().filters(&domain, *sample == Sample::Bare);
                 }
@@ -103,17 +113,33 @@ impl<D: Desk> Visit<'_, D> {
             Ok(response) => response,
             Err(_) => return Ok(Came::Words),
         };
-        let mut glance = Glance::new(&PackLimits::push(depth.bytes_max()));
+        let mut glance = Glance::new(&limits(depth));
+        let mut enough = pin!(tokio::time::sleep(PATIENCE));
         loop {
-            let piece = match self.talk.piece(&mut response).await {
+            let piece = tokio::select! {
+                piece = self.talk.piece(&mut response) => piece,
+                // Somebody slow who gives out what he has.
+                () = &mut enough, if answer.pack_bytes() >= SLOW_BYTES => return Ok(Came::Enough),
+            };
+            let piece = match piece {
                 Ok(Some(piece)) => piece,
                 Ok(None) => break,
-                Err(Stop::TooLarge) if answer.pack_bytes() > 0 => return Ok(Came::Enough),
+                Err(Stop::TooLarge) if answer.pack_bytes() > depth.bytes_max() / 2 => {
+                    return Ok(Came::Enough);
+                }
                 Err(Stop::TooLarge) => return Ok(Came::Words),
                 Err(stop) => return Err(stop),
             };
-            if let Some(came) = read(&piece, &mut answer, &mut glance)? {
-                return Ok(came);
+            let fed = Fed { piece, answer, glance };
+            // Inflating takes time, so it happens off the network threads.
+            let (read, fed) =
+                spawn_blocking(move || fed.read()).await.map_err(|it| crashed(&it))?;
+            Fed { answer, glance, .. } = fed;
+            match read {
+                Read::More => {}
+                Read::End => break,
+                Read::Came(came) => return Ok(came),
+                Read::Refused(why) => return refused(why, &answer),
             }
         }
         match answer.finish() {
@@ -123,11 +149,26 @@ impl<D: Desk> Visit<'_, D> {
     }
 }
 
+fn crashed(error: &tokio::task::JoinError) -> Stop {
+    Stop::Failed(format!("its pack could not be looked at: {error}"))
+}
+
+/// What a pack may cost that nobody keeps.
+fn limits(depth: Depth) -> PackLimits {
+    PackLimits {
+        inflated_base_bytes: 8 << 20,
+        object_bytes_max: 32 << 20,
+        ..PackLimits::push(depth.bytes_max())
+    }
+}
+
 fn ways(speaks: Speaks, depth: Depth, unfiltered: bool) -> &'static [Way] {
     const BARE: Way = Way::Sample(Sample::Bare);
     const FILES: Way = Way::Sample(Sample::Files);
     match (speaks, depth) {
-        (Speaks::V0(_), _) | (_, Depth::Thorough) => &[Way::Whole],
+        (_, Depth::Thorough) => &[Way::Whole],
+        // Only a whole clone can be asked for, which nobody should have to prepare every day.
+        (Speaks::V0(_), Depth::Routine) => &[],
         (Speaks::V2, Depth::Routine) if unfiltered => &[FILES],
         (Speaks::V2, Depth::Routine) => &[BARE, FILES],
     }
@@ -143,22 +184,40 @@ fn question(wants: &BTreeSet<Oid>, way: Way, speaks: Speaks) -> (Ask, Answer) {
     }
 }
 
-/// Takes one piece; what it ends with, if it does.
-fn read(piece: &[u8], answer: &mut Answer, glance: &mut Glance) -> Result<Option<Came>, Stop> {
-    let mut rest = piece;
-    loop {
-        match answer.push(rest) {
-            Ok(Step::Pack { bytes, rest: behind }) => {
-                rest = behind;
-                match glance.feed(bytes) {
-                    Ok(()) => {}
-                    Err(PackRefused::Bytes { .. }) => return Ok(Some(Came::Enough)),
-                    Err(why) => return Ok(Some(Came::Broken(why))),
+/// A piece, and those who look at it.
+struct Fed {
+    piece: Bytes,
+    answer: Answer,
+    glance: Glance,
+}
+
+enum Read {
+    More,
+    End,
+    Came(Came),
+    Refused(Refusal),
+}
+
+impl Fed {
+    fn read(mut self) -> (Read, Self) {
+        let piece = std::mem::take(&mut self.piece);
+        let mut rest = piece.as_ref();
+        let read = loop {
+            match self.answer.push(rest) {
+                Ok(Step::Pack { bytes, rest: behind }) => {
+                    rest = behind;
+                    match self.glance.feed(bytes) {
+                        Ok(()) => {}
+                        Err(PackRefused::Bytes { .. }) => break Read::Came(Came::Enough),
+                        Err(why) => break Read::Came(Came::Broken(why)),
+                    }
                 }
+                Ok(Step::More) => break Read::More,
+                Ok(Step::End) => break Read::End,
+                Err(why) => break Read::Refused(why),
             }
-            Ok(Step::More | Step::End) => return Ok(None),
-            Err(why) => return refused(why, answer).map(Some),
-        }
+        };
+        (read, self)
     }
 }
 
@@ -170,7 +229,7 @@ fn refused(why: Refusal, answer: &Answer) -> Result<Came, Stop> {
 }
 
 /// `None`: that was not about the objects; perhaps it understands another question.
-fn judge(came: &Came, wants: &BTreeSet<Oid>, way: Way) -> Option<Probed> {
+fn judge(came: &Came, wants: &BTreeSet<Oid>) -> Option<Probed> {
     use PackRefused::{Damaged, NotAPack, Trailing, Truncated};
     match came {
         // What is asked for by name comes, whatever is left out of what is behind it.
@@ -186,8 +245,8 @@ fn judge(came: &Came, wants: &BTreeSet<Oid>, way: Way) -> Option<Probed> {
             Refusal::NotOurRef(oid) => wants.contains(oid).then_some(Probed::Lacking),
             // Git itself says so where it comes upon a hole.
             Refusal::Said(_) | Refusal::Malformed(_) => at_pack.then_some(Probed::Lacking),
-            // Who does not understand a question may end without a word; this one everybody knows.
-            Refusal::Truncated => (*begun || way == Way::Whole).then_some(Probed::Lacking),
+            // Who does not understand a question may end without a word.
+            Refusal::Truncated => begun.then_some(Probed::Lacking),
             Refusal::Shallow => Some(Probed::Lacking),
             _ => None,
         },
@@ -230,13 +289,13 @@ mod tests {
             (refused(said(), true, false), BARE, None),
             (refused(said(), true, true), BARE, Some(Lacking)),
             (refused(Refusal::Truncated, false, false), BARE, None),
-            (refused(Refusal::Truncated, false, false), Way::Whole, Some(Lacking)),
+            (refused(Refusal::Truncated, false, false), Way::Whole, None),
             (refused(Refusal::Truncated, true, false), FILES, Some(Lacking)),
             (refused(Refusal::Shallow, true, false), Way::Whole, Some(Lacking)),
             (refused(Refusal::NotGit, false, false), BARE, None),
             (refused(Refusal::PackElsewhere, true, false), Way::Whole, None),
         ] {
-            assert_eq!(judge(&came, &[oid(1), oid(2)].into(), way), probed, "{came:?} {way:?}");
+            assert_eq!(judge(&came, &[oid(1), oid(2)].into()), probed, "{came:?} {way:?}");
         }
     }
 
@@ -246,6 +305,7 @@ mod tests {
         assert_eq!(ways(Speaks::V2, Depth::Routine, false), [BARE, FILES]);
         assert_eq!(ways(Speaks::V2, Depth::Routine, true), [FILES]);
         assert_eq!(ways(Speaks::V2, Depth::Thorough, false), [Way::Whole]);
-        assert_eq!(ways(old, Depth::Routine, false), [Way::Whole]);
+        assert_eq!(ways(old, Depth::Routine, false), []);
+        assert_eq!(ways(old, Depth::Thorough, false), [Way::Whole]);
     }
 }

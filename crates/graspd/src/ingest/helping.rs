@@ -5,7 +5,7 @@ use super::admit::{Admission, Candidate, Effects, Purse};
 use super::affected::{Intent, IntentKey};
 use super::lanes::Sealed;
 use super::refused::Counts;
-use super::second_chance::{Arrivals, Orphan, Revived, Sizes};
+use super::second_chance::{Arrivals, Orphan, Revived, Sizes, revive};
 use super::writer::Desk;
 use crate::host::Chore;
 use crate::hub::Fresh;
@@ -89,7 +89,7 @@ impl Desk<'_> {
         discards.into_iter().for_each(|name| self.writer.host.send(Chore::Discard(name)));
         let chances = &self.writer.second_chance;
         orphans.into_iter().for_each(|orphan| chances.keep(orphan, self.now));
-        self.revived.extend(revived);
+        revive(&mut self.revived, revived);
         let mut carried = None;
         if let Some((key, intent)) = begun {
             let mut fresh: Vec<Fresh> =

@@ -5,7 +5,7 @@
 use super::admit::{Candidate, Clerk};
 use super::gather::family;
 use super::roles::RoleCache;
-use super::second_chance::{Orphan, Revived};
+use super::second_chance::{Orphan, Revived, revive};
 use crate::metrics::Refused;
 use grasp_core::maintainers::Family;
 use grasp_core::policy::{Lasting, Reason, Rules};
@@ -141,7 +141,7 @@ impl Clerk<'_> {
     ) -> Result<()> {
         for announcement in came.filter(|event| event.kind == Kind::ANNOUNCEMENT) {
             let revived = forget_around(txn, self.roles, announcement)?;
-            self.effects.revived.extend(revived);
+            revive(&mut self.effects.revived, revived);
         }
         Ok(())
     }

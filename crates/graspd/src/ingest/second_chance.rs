@@ -58,6 +58,13 @@ pub(super) struct Orphan {
 /// Whose refused events may be judged differently, and how many of those were known by id.
 pub(super) type Revived = BTreeMap<RepoId, Counts>;
 
+/// A repository may be revived twice; what was forgotten the first time counts as well.
+pub(super) fn revive(all: &mut Revived, more: Revived) {
+    for (repo, counts) in more {
+        all.entry(repo).or_default().add(&counts);
+    }
+}
+
 /// What is here now and was not before.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {

@@ -6,7 +6,7 @@ use super::affected::{Affected, Concern, Intent, IntentKey};
 use super::copies;
 use super::holds;
 use super::plan::{Copying, Plan, PlanError, Planner, view_key};
-use super::second_chance::Revived;
+use super::second_chance::{Revived, revive};
 use super::serving::{remember, restore, serve_released};
 use super::uploads;
 use crate::feed::Wake;
@@ -194,7 +194,7 @@ impl Settler<'_, '_> {
         })?;
         self.fresh.extend(fresh);
         let effects = std::mem::take(self.clerk.effects);
-        self.revived.extend(effects.revived);
+        revive(self.revived, effects.revived);
         self.wake.touch(effects.affected.repos());
         effects.discards.into_iter().for_each(|name| self.host.send(Chore::Discard(name)));
         Ok(effects.affected)

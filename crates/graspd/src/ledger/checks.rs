@@ -1,6 +1,7 @@
 //! Keeps looking how others stand with their refs: follows what is served, lets [`Rounds`] say what is
 //! next, and starts one task for each look. It asks nobody itself.
 
+use super::ends::Report;
 use super::look::{Done, look};
 use super::rounds::{Check, Finding, RoundSettings, Rounds};
 use super::row::Peer;
@@ -31,7 +32,7 @@ pub struct Guide {
 pub struct CheckWatch(mpsc::UnboundedSender<Word>);
 
 #[derive(Debug)]
-enum Word {
+pub(super) enum Word {
     Now(Option<RepoId>),
     /// What was fetched from there was of no use, or was good.
     Doubt(Check),
@@ -61,6 +62,7 @@ const ROWS_MAX: usize = 1_000;
 const SLEEP_MAX: Duration = Duration::from_secs(5);
 const TIDY_EVERY: Duration = Duration::from_secs(60);
 const FORGOTTEN_MAX: usize = 1_000;
+
 pub fn start(guide: Guide, node: &Arc<Node>) -> CheckWatch {
     let (words, said) = mpsc::unbounded_channel();
     let settings = RoundSettings {
@@ -91,19 +93,23 @@ struct Checker {
 impl Checker {
     async fn run(mut self, mut said: mpsc::UnboundedReceiver<Word>) {
         let closing = self.node.closing.clone();
-        let mut line = 0;
+        let (mut line, mut word) = (0, None);
         loop {
+            self.rounds.mind_the_clock(self.node.clock.now());
+            if let Some(word) = word.take() {
+                self.hear(word).await;
+            }
             line = self.catch_up(line).await.unwrap_or(line);
             self.work();
             let now = self.node.clock.now();
             self.tidy(now).await;
             let wait = self.rounds.next_deadline(now).map_or(SLEEP_MAX, |at| at.since(now));
-            tokio::select! {
+            word = tokio::select! {
                 () = closing.cancelled() => return,
-                () = self.node.wake.rung_for_the_ledger() => {}
-                Some(word) = said.recv() => self.hear(word).await,
-                () = tokio::time::sleep(wait.clamp(Duration::from_millis(10), SLEEP_MAX)) => {}
-            }
+                () = self.node.wake.rung_for_the_ledger() => None,
+                word = said.recv() => word,
+                () = tokio::time::sleep(wait.clamp(Duration::from_millis(10), SLEEP_MAX)) => None,
+            };
         }
     }
 
@@ -207,7 +213,7 @@ impl Checker {
         let now = self.node.clock.now();
         while let Some(check) = self.rounds.poll(now) {
             let (node, guide) = (Arc::clone(&self.node), Arc::clone(&self.guide));
-            let words = self.words.clone();
+            let report = Report::new(self.words.clone(), check.clone());
             let depth = match self.rounds.is_doubted(&check) {
                 true => Depth::Thorough,
                 false => Depth::Routine,
@@ -215,17 +221,18 @@ impl Checker {
             self.node.tasks.spawn(async move {
                 let closing = node.closing.clone();
                 let done = tokio::select! {
-                    done = look(&node, &guide, &check, depth) => done,
-                    () = closing.cancelled() => return,
+                    done = look(&node, &guide, &check, depth) => Some(done),
+                    () = closing.cancelled() => None,
                 };
-                let _ = words.send(Word::Done(check, done));
+                report.end(done);
             });
         }
     }
 
     /// What nobody has renewed for long is not followed any more. And the figures are told.
     async fn tidy(&mut self, now: Time) {
-        if now < self.tidy_at {
+        // A moment further ahead is one of a clock that was set back.
+        if now < self.tidy_at && self.tidy_at.since(now) <= TIDY_EVERY {
             return;
         }
         let age_max = self.node.reports.identity.verdict_age_max;

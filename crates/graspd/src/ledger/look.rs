@@ -2,10 +2,12 @@
 //! of the hunt, through the same guarded way out, and writes one row.
 
 use super::checks::{Guide, ask};
+use super::ends::Leave;
 use super::refs::{Refs, compare};
 use super::rounds::{Check, Finding};
 use super::row::{Look, Peer, Seen, Why};
 use super::{of, tell};
+use crate::clock::Clock;
 use crate::fetch::{Depth, Desk, Part, Probed, Visit};
 use crate::hunt::HuntWatch;
 use crate::ingest::{Signed, signed};
@@ -37,6 +39,9 @@ const THOROUGH_MAX: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_secs(60);
 /// However long it says.
 const PAUSE_MAX: Duration = Duration::from_secs(3_600);
+/// How long a look waits for leave to go on, and how often it asks.
+const LEAVE_MAX: Duration = Duration::from_secs(20);
+const LEAVE_MIN: Duration = Duration::from_millis(100);
 /// For a look that got no leave to go on.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
@@ -59,7 +64,8 @@ pub(super) async fn look(node: &Node, guide: &Guide, check: &Check, depth: Depth
     if let Err(until) = guide.hunt.may_check(&domain, false).await {
         return Done::PutOff(until);
     }
-    let mut desk = Hand { hunt: &guide.hunt, domain: domain.clone() };
+    let mut leave = Leave::new(&guide.hunt, domain.clone());
+    let mut desk = Hand { hunt: &guide.hunt, clock: &node.clock, domain };
     let mut visit = guide.fetcher.visit(&check.url, guide.rule, &mut desk);
     let listed = timeout(LOOK_MAX, visit.list()).await.unwrap_or_else(|_| Err(slow()));
     // Read after they were asked: what was signed meanwhile they can hardly have.
@@ -69,8 +75,8 @@ pub(super) async fn look(node: &Node, guide: &Guide, check: &Check, depth: Depth
         _ => None,
     };
     drop(visit);
-    let objected = objection(listed.as_ref().err()).or(objection(failure(probed.as_ref())));
-    guide.hunt.checked(domain, objected);
+    leave.objected = objection(listed.as_ref().err()).or(objection(failure(probed.as_ref())));
+    drop(leave);
     match expected {
         None => Done::Gone,
         Some(expected) => conclude(node, check, &expected, listed, probed).await,
@@ -91,7 +97,19 @@ async fn probe(
         return None;
     }
     let long = if depth == Depth::Thorough { THOROUGH_MAX } else { LOOK_MAX };
-    Some(timeout(long, visit.probe(&tips, depth)).await.unwrap_or_else(|_| Err(slow())))
+    let probed = timeout(long, visit.probe(&tips, depth)).await.unwrap_or_else(|_| Err(slow()));
+    let again = match (&probed, depth) {
+        // Whoever cannot be asked for everything may still give out what is asked for every day.
+        (Ok(Probed::Unclear) | Err(Outcome::Failed(_)), Depth::Thorough) => {
+            let few = tips.iter().take(Depth::Routine.tips_max()).copied().collect();
+            timeout(LOOK_MAX, visit.probe(&few, Depth::Routine)).await.ok()
+        }
+        _ => None,
+    };
+    match again {
+        Some(Ok(Probed::Given)) => Some(Ok(Probed::Tips)),
+        _ => Some(probed),
+    }
 }
 
 /// What is at the same place with both; others in every look, if they are too many.
@@ -140,6 +158,9 @@ fn giving(probed: Option<&Result<Probed, Outcome>>, before: Giving) -> Giving {
         None => Giving::Unknown,
         Some(Ok(Probed::Given)) => Giving::Given,
         Some(Ok(Probed::Lacking)) => Giving::Lacking,
+        Some(Ok(Probed::Tips)) => Giving::Unknown,
+        // It was not asked.
+        Some(Err(Outcome::Cancelled | Outcome::Crowded { .. })) => before,
         Some(Ok(Probed::Unclear) | Err(_)) if before == Giving::Lacking => Giving::Lacking,
         Some(Ok(Probed::Unclear) | Err(_)) => Giving::Unknown,
     }
@@ -217,12 +238,19 @@ async fn write(node: &Node, check: &Check, look: Look) {
 /// Asks for leave for every further request.
 struct Hand<'a> {
     hunt: &'a HuntWatch,
+    clock: &'a Clock,
     domain: Domain,
 }
 
 impl Desk for Hand<'_> {
+    /// What has begun waits a little for its next request, or it would have been in vain.
     async fn may_request(&mut self) -> bool {
-        self.hunt.may_check(&self.domain, true).await.is_ok()
+        let asking = async {
+            while let Err(until) = self.hunt.may_check(&self.domain, true).await {
+                tokio::time::sleep(until.since(self.clock.now()).max(LEAVE_MIN)).await;
+            }
+        };
+        timeout(LEAVE_MAX, asking).await.is_ok()
     }
 
     fn received(&mut self, bytes: u64) {
@@ -274,6 +302,8 @@ mod tests {
             (Some(Ok(Probed::Unclear)), Giving::Lacking, Giving::Lacking),
             (Some(failed()), Giving::Given, Giving::Unknown),
             (Some(failed()), Giving::Lacking, Giving::Lacking),
+            (Some(Ok(Probed::Tips)), Giving::Lacking, Giving::Unknown),
+            (Some(Err(Outcome::Cancelled)), Giving::Given, Giving::Given),
             (None, Giving::Lacking, Giving::Unknown),
         ] {
             assert_eq!(giving(probed.as_ref(), before), after, "{probed:?}");

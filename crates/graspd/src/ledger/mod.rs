@@ -4,6 +4,7 @@
 
 pub mod checks;
 mod chronicle;
+mod ends;
 mod look;
 mod place;
 pub mod refs;

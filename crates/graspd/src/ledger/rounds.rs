@@ -12,7 +12,7 @@ mod tests;
 use clock::earlier;
 use doubts::Doubts;
 use grasp_core::{CloneUrl, PubKey, RepoId, Time};
-use places::Places;
+use places::{Claim, Places};
 pub use settings::RoundSettings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -40,6 +40,8 @@ pub struct Rounds {
     /// Where all was not well the last time: how long it was left alone since.
     gaps: BTreeMap<Check, Duration>,
     doubts: Doubts,
+    /// Nothing could begin then, and nothing has changed since.
+    idle_at: Option<Time>,
     /// The latest time.
     seen: Time,
 }
@@ -141,20 +143,24 @@ impl Rounds {
 
     /// What came from there was good.
     pub fn trust(&mut self, check: &Check) {
-        self.doubts.forget(check);
+        self.doubts.trust(check);
     }
 
+    /// Is what goes on there a look because of a doubt?
     pub fn is_doubted(&self, check: &Check) -> bool {
-        self.doubts.is_open(check)
+        self.doubts.is_running(check)
     }
 
     /// What to look at now, if anything. Every one ends with `done` or `put_off`.
     pub fn poll(&mut self, now: Time) -> Option<Check> {
         self.mind_the_clock(now);
-        let (due, check) = self.first(now)?;
-        self.places.begin(&check, due);
+        let Some((due, check)) = self.first(now) else {
+            self.idle_at = Some(now);
+            return None;
+        };
+        self.places.begin(&check, due, now);
         *self.owners.entry(check.repo.owner).or_default() += 1;
-        self.doubts.begin(&check);
+        self.doubts.begin(&check, now);
         self.running.insert(check.clone());
         Some(check)
     }
@@ -188,28 +194,29 @@ impl Rounds {
 
     /// When to poll again, if nothing ends before.
     pub fn next_deadline(&self, now: Time) -> Option<Time> {
-        let room = self.running.len() < self.settings.at_once_max;
-        match self.first(now) {
-            Some(_) => Some(now),
-            None if room => self.places.next_after(now),
-            None => None,
+        if self.idle_at.is_none() && self.first(now).is_some() {
+            return Some(now);
         }
+        let room = self.running.len() < self.settings.at_once_max;
+        self.places.next_after(self.idle_at.unwrap_or(now)).filter(|_| room)
     }
 
-    /// While others wait, nobody gets more than a quarter of all looks; and the last quarter is kept
-    /// free for others who may come.
+    /// Whoever has nothing goes first. While others wait, nobody gets more than a quarter of all looks;
+    /// and the last quarter is kept free for others who may come.
     fn first(&self, now: Time) -> Option<(Time, Check)> {
         let all = self.settings.at_once_max;
         if self.running.len() >= all {
             return None;
         }
         let share = (all / 4).max(1);
-        let below = |max: usize| {
-            move |owner: &PubKey| self.owners.get(owner).is_none_or(|running| *running < max)
+        let most = (all - share).max(share);
+        let claim = |owner: &PubKey| match self.owners.get(owner).copied().unwrap_or(0) {
+            0 => Some(Claim::Best),
+            running if running < share => Some(Claim::Good),
+            running if running < most => Some(Claim::Weak),
+            _ => None,
         };
-        let first = self.places.first(now, below(share));
-        let first = first.or_else(|| self.places.first(now, below((all - share).max(share))));
-        first.map(|(due, check)| (due, check.clone()))
+        self.places.first(now, claim).map(|(due, check)| (due, check.clone()))
     }
 
     /// Well before a verdict is too old, and not for all at once: between 60 and 75 of a hundred parts
@@ -266,6 +273,7 @@ impl Rounds {
     }
 
     fn put(&mut self, check: Check, due: Time) {
+        self.idle_at = None;
         let urls = self.due.entry(check.repo.clone()).or_default();
         let before = urls.insert(check.url.clone(), due);
         self.len += usize::from(before.is_none());
@@ -286,6 +294,7 @@ impl Rounds {
             self.due.remove(&check.repo);
         }
         self.len -= 1;
+        self.idle_at = None;
         self.later.remove(check);
         self.early.remove(check);
         self.gaps.remove(check);
@@ -297,6 +306,7 @@ impl Rounds {
         if !self.running.remove(check) {
             return;
         }
+        self.idle_at = None;
         if let Some(running) = self.owners.get_mut(&check.repo.owner) {
             *running -= 1;
             if *running == 0 {

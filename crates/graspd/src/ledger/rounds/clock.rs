@@ -10,7 +10,7 @@ const UNSTEADY_MAX: Duration = Duration::from_secs(60);
 
 impl Rounds {
     /// Comes before anything else that looks at the time.
-    pub(super) fn mind_the_clock(&mut self, now: Time) {
+    pub fn mind_the_clock(&mut self, now: Time) {
         let by = self.seen.since(now);
         if by <= UNSTEADY_MAX {
             self.seen = self.seen.max(now);

@@ -36,12 +36,15 @@ impl Doubts {
         Some(doubt.looked.map_or(soon, |looked| looked.plus(doubt.gap).max(soon)))
     }
 
-    pub(super) fn is_open(&self, check: &Check) -> bool {
-        self.0.get(check).is_some_and(|doubt| doubt.open || doubt.running)
+    pub(super) fn is_running(&self, check: &Check) -> bool {
+        self.0.get(check).is_some_and(|doubt| doubt.running)
     }
 
-    pub(super) fn begin(&mut self, check: &Check) {
-        if let Some(doubt) = self.0.get_mut(check) {
+    /// A look begins. It is for that only once it is time; others come in between.
+    pub(super) fn begin(&mut self, check: &Check, now: Time) {
+        if let Some(doubt) = self.0.get_mut(check)
+            && doubt.looked.is_none_or(|looked| looked.plus(doubt.gap) <= now)
+        {
             // One that was put off is still for that.
             doubt.running |= std::mem::take(&mut doubt.open);
         }
@@ -61,10 +64,20 @@ impl Doubts {
             doubt.gap = (doubt.gap * 2).max(*gaps.start()).min(*gaps.end());
             return doubt.open.then(|| now.plus(doubt.gap));
         }
-        if !doubt.open && doubt.looked.is_none_or(|at| now.since(at) > doubt.gap) {
+        if !doubt.open && doubt.looked.is_none_or(|at| now.since(at) > *gaps.end()) {
             self.0.remove(check);
         }
         None
+    }
+
+    /// What came from there was good. How often it was looked at for nothing is remembered for a
+    /// while, so that good and bad by turns are no reason for many looks.
+    pub(super) fn trust(&mut self, check: &Check) {
+        let Some(doubt) = self.0.get_mut(check) else { return };
+        doubt.open = false;
+        if doubt.looked.is_none() && !doubt.running {
+            self.0.remove(check);
+        }
     }
 
     pub(super) fn forget(&mut self, check: &Check) {

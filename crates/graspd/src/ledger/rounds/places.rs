@@ -1,8 +1,8 @@
 //! What is to be looked at, place by place: each place keeps what is due there, owner by owner, how many
-//! looks go on, and until when it wants to be left alone. Finding the next one costs no more than the
-//! places that have something due.
+//! looks go on, and until when it wants to be left alone. Owners take turns. Finding the next one costs
+//! no more than the places that have something due, times the owners that have a look going on.
 
-use super::Check;
+use super::{Check, earlier};
 use grasp_core::{Domain, PubKey, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,13 +17,31 @@ pub(super) struct Places {
 
 #[derive(Debug, Default)]
 struct Place {
-    lanes: BTreeMap<PubKey, BTreeSet<(Time, Check)>>,
-    /// When the first of each lane is due.
-    firsts: BTreeSet<(Time, PubKey)>,
+    lanes: BTreeMap<PubKey, Lane>,
+    /// When each lane has its turn.
+    turns: BTreeSet<(Time, PubKey)>,
     running: usize,
     not_before: Time,
     /// Its moment in `ready`.
     ready: Option<Time>,
+}
+
+/// What one owner has there.
+#[derive(Debug, Default)]
+struct Lane {
+    due: BTreeSet<(Time, Check)>,
+    /// When its last look there began.
+    begun: Time,
+}
+
+/// How far an owner is from having what it may have; the first goes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Claim {
+    /// It has nothing yet, so nobody goes before it.
+    Best,
+    Good,
+    /// Only if nobody has a better one.
+    Weak,
 }
 
 impl Places {
@@ -50,14 +68,27 @@ impl Places {
         self.reckon(&domain);
     }
 
-    /// The first that is due where somebody may be asked, of those owners whose turn it may be.
-    pub(super) fn first(&self, now: Time, may: impl Fn(&PubKey) -> bool) -> Option<(Time, &Check)> {
+    /// The first that is due where somebody may be asked, of the owners with the best claim.
+    pub(super) fn first(
+        &self,
+        now: Time,
+        claim: impl Fn(&PubKey) -> Option<Claim>,
+    ) -> Option<(Time, &Check)> {
         let open = self.ready.iter().take_while(|(at, _)| *at <= now);
-        open.filter_map(|(_, domain)| self.known.get(domain)).find_map(|place| {
-            let mut due = place.firsts.iter().take_while(|(due, _)| *due <= now);
-            let (_, owner) = due.find(|(_, owner)| may(owner))?;
-            place.lanes.get(owner)?.first().map(|(due, check)| (*due, check))
-        })
+        let lanes = open.filter_map(|(_, domain)| self.known.get(domain)).flat_map(|place| {
+            let turns = place.turns.iter().take_while(|(at, _)| *at <= now);
+            turns.filter_map(|(_, owner)| Some((claim(owner)?, place.lanes.get(owner)?)))
+        });
+        let mut best: Option<(Claim, &Lane)> = None;
+        for (claim, lane) in lanes {
+            if best.is_none_or(|(before, _)| claim < before) {
+                best = Some((claim, lane));
+            }
+            if claim == Claim::Best {
+                break;
+            }
+        }
+        best?.1.due.first().map(|(due, check)| (*due, check))
     }
 
     /// When something more is due, or a place may be asked again.
@@ -66,10 +97,13 @@ impl Places {
     }
 
     /// A look begins.
-    pub(super) fn begin(&mut self, check: &Check, due: Time) {
+    pub(super) fn begin(&mut self, check: &Check, due: Time, now: Time) {
         let domain = check.url.domain();
         if let Some(place) = self.known.get_mut(&domain) {
-            place.remove(check, due);
+            place.change(check.repo.owner, |lane| {
+                lane.due.remove(&(due, check.clone()));
+                lane.begun = lane.begun.max(now);
+            });
             place.running += 1;
         }
         self.reckon(&domain);
@@ -88,7 +122,7 @@ impl Places {
         let domains: Vec<Domain> = self.known.keys().cloned().collect();
         for domain in &domains {
             if let Some(place) = self.known.get_mut(domain) {
-                place.not_before = super::earlier(place.not_before, by);
+                place.set_back(by);
             }
             self.reckon(domain);
         }
@@ -100,7 +134,7 @@ impl Places {
         if let Some(before) = place.ready.take() {
             self.ready.remove(&(before, domain.clone()));
         }
-        let first = place.firsts.first().map(|(due, _)| (*due).max(place.not_before));
+        let first = place.turns.first().map(|(at, _)| (*at).max(place.not_before));
         if let Some(at) = first.filter(|_| place.running < self.at_once_max) {
             place.ready = Some(at);
             self.ready.insert((at, domain.clone()));
@@ -113,22 +147,41 @@ impl Places {
 
 impl Place {
     fn insert(&mut self, check: Check, due: Time) {
-        self.change(check.repo.owner, |lane| lane.insert((due, check)));
+        self.change(check.repo.owner, |lane| {
+            lane.due.insert((due, check));
+        });
     }
 
     fn remove(&mut self, check: &Check, due: Time) {
-        self.change(check.repo.owner, |lane| lane.remove(&(due, check.clone())));
+        self.change(check.repo.owner, |lane| {
+            lane.due.remove(&(due, check.clone()));
+        });
     }
 
-    fn change(&mut self, owner: PubKey, change: impl FnOnce(&mut BTreeSet<(Time, Check)>) -> bool) {
+    fn change(&mut self, owner: PubKey, change: impl FnOnce(&mut Lane)) {
         let lane = self.lanes.entry(owner).or_default();
-        if let Some((before, _)) = lane.first() {
-            self.firsts.remove(&(*before, owner));
+        if let Some(before) = lane.turn() {
+            self.turns.remove(&(before, owner));
         }
         change(lane);
-        match lane.first() {
-            Some((first, _)) => drop(self.firsts.insert((*first, owner))),
+        match lane.turn() {
+            Some(turn) => drop(self.turns.insert((turn, owner))),
             None => drop(self.lanes.remove(&owner)),
         }
+    }
+
+    fn set_back(&mut self, by: Duration) {
+        self.not_before = earlier(self.not_before, by);
+        self.lanes.values_mut().for_each(|lane| lane.begun = earlier(lane.begun, by));
+        let turns = self.lanes.iter().filter_map(|(owner, lane)| Some((lane.turn()?, *owner)));
+        self.turns = turns.collect();
+    }
+}
+
+impl Lane {
+    /// When it has its turn: whoever had one waits for those who were due before that. So a thousand
+    /// of one owner that are long due come by turns with the one of another.
+    fn turn(&self) -> Option<Time> {
+        self.due.first().map(|(due, _)| (*due).max(self.begun))
     }
 }

@@ -210,6 +210,57 @@ fn s35_whoever_names_many_slow_servers_makes_nobody_else_late() {
 }
 
 #[test]
+fn s35_at_one_place_owners_take_turns_however_much_some_of_them_have_there() {
+    let mut rounds = Rounds::new(RoundSettings::default());
+    for n in 0..1_000 {
+        for owner in [1, 2] {
+            rounds.follow(&of_owner(owner, n), &[(url(1, n), None)], NOW);
+        }
+    }
+    let mut open = started(&mut rounds, NOW);
+    let (mut order, mut looks_of_last) = (Vec::new(), 0);
+    for secs in 1..=40 {
+        let now = NOW.plus(SECOND * secs);
+        if secs == 10 {
+            for n in 0..5 {
+                rounds.follow(&of_owner(3, n), &[(url(1, n), None)], now);
+            }
+        }
+        rounds.done(&open.remove(0), Finding::Equal, None, now);
+        for check in started(&mut rounds, now) {
+            let owner = check.repo.owner.as_bytes()[0];
+            looks_of_last += u32::from(owner == 3);
+            order.push(owner);
+            open.push(check);
+        }
+        assert_eq!(open.len(), 2, "no slot stays empty");
+        assert!(secs < 26 || looks_of_last == 5, "one of three looks: {order:?}");
+    }
+    let of = |owner: u8| order.iter().filter(|it| **it == owner).count();
+    assert!(of(1).abs_diff(of(2)) <= 2, "{order:?}");
+}
+
+#[test]
+fn s43_good_and_bad_by_turns_do_not_begin_anew() {
+    let mut rounds = following(1, 1);
+    let check = rounds.poll(NOW).unwrap();
+    rounds.done(&check, Finding::Equal, None, NOW);
+    let mut thorough = 0;
+    for secs in 1..=43_200_u64 {
+        let now = NOW.plus(Duration::from_secs(secs));
+        rounds.doubt(&check, now);
+        for check in started(&mut rounds, now) {
+            thorough += u32::from(rounds.is_doubted(&check));
+            rounds.done(&check, Finding::Equal, None, now);
+            rounds.trust(&check);
+            // And one for which there is no reason.
+            rounds.now(&check.repo, now);
+        }
+    }
+    assert!((8..=11).contains(&thorough), "{thorough} in half a day");
+}
+
+#[test]
 fn s35_however_often_something_new_is_signed_mirrors_are_asked_once_in_ten_minutes() {
     let mut rounds = following(1, 1);
     let first = rounds.poll(NOW).unwrap();
@@ -294,10 +345,10 @@ fn s43_who_gives_out_what_is_of_no_use_is_looked_at_thoroughly_and_ever_less_oft
     assert!(!rounds.is_doubted(&check), "a good fetch ends all doubt");
     rounds.doubt(&check, now);
     rounds.done(&check, Finding::Equal, None, now);
-    assert!(rounds.is_doubted(&check), "a look that had begun was not for this doubt");
     let soon = rounds.next_deadline(now).unwrap();
-    assert_eq!(soon, now.plus(30 * SECOND));
-    assert!(rounds.poll(soon).is_some());
+    let gap = soon.since(NOW.plus(SECOND * u32::try_from(*thorough.last().unwrap()).unwrap()));
+    assert_eq!(gap, 2 * SECOND * u32::try_from(*gaps.last().unwrap()).unwrap(), "ever less");
+    assert!(rounds.poll(soon).is_some() && rounds.is_doubted(&check), "the last was not for that");
     rounds.put_off(&check, soon.plus(SECOND));
     assert!(rounds.poll(soon.plus(SECOND)).is_some() && rounds.is_doubted(&check));
     rounds.forget(&repo(0));

@@ -8,10 +8,10 @@ use grasp_core::Time;
 use grasp_store::{Result, Shelf, Snapshot};
 use std::ops::RangeInclusive;
 
-/// Old rows are few, as they are renewed before they are old.
+/// Rows read at a time. Hardly more are needed: rows are renewed before they are old.
 const PAGE: usize = 64;
 
-/// The same as of now: what is not `fresh` counts as unverifiable. With the oldest time.
+/// All rows by verdict: what is not `fresh` counts as unverifiable. With the oldest time.
 pub fn tally_at(
     store: &dyn Snapshot,
     fresh: &RangeInclusive<Time>,
@@ -21,7 +21,7 @@ pub fn tally_at(
     Ok((tally, oldest))
 }
 
-/// The same as of now: what is not `fresh` counts as unverifiable. With the oldest time.
+/// What is known of one address, its rows counted in the same way. With the oldest time.
 pub fn sums_at(
     store: &dyn Snapshot,
     peer: &Peer,

@@ -8,6 +8,7 @@ use crate::outbound::{Ask, CallError, CallLimits, Caller, Dialer, Rule};
 use anyhow::{Context, Result, anyhow, bail};
 use grasp_core::{CloneUrl, RepoId, Time};
 use grasp_git::fetch::{ADVERT_TYPE, INFO_REFS, is_type};
+use hyper::StatusCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
@@ -17,6 +18,16 @@ pub(super) struct Adverts {
     clock: Arc<Clock>,
     /// Below which the repositories are.
     web: String,
+}
+
+/// What a server says when it is asked for the refs of a repository.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Advert {
+    Listed(Refs),
+    /// It has no such repository, or not for us.
+    Missing,
+    /// In words: what it says where a git server would list refs.
+    NotGit(String),
 }
 
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
@@ -31,14 +42,14 @@ impl Adverts {
         Self { caller: Caller::new(dialer, Arc::clone(&clock), limits), clock, web }
     }
 
-    /// Nothing, where it has no such repository.
-    pub(super) async fn refs(&self, repo: &RepoId) -> Result<Refs> {
+    /// Silence and trouble are errors: they say nothing about what it has.
+    pub(super) async fn advert(&self, repo: &RepoId) -> Result<Advert> {
         let (npub, name) = (repo.owner.to_npub(), repo.identifier.percent_encoded());
         let url: CloneUrl = format!("{}/{npub}/{name}.git", self.web).parse()?;
         for _ in 0..WAITS_MAX {
             let asked = timeout(ANSWER_TIME_MAX, self.ask(&url)).await;
             match asked.context("it does not answer in time")? {
-                Ok(refs) => return Ok(refs),
+                Ok(advert) => return Ok(advert),
                 Err(error) => match crowded(&error) {
                     Some(until) => sleep(until.since(self.clock.now()).max(WAIT_MIN)).await,
                     None => return Err(error),
@@ -48,15 +59,18 @@ impl Adverts {
         bail!("it has all the requests it may have")
     }
 
-    async fn ask(&self, url: &CloneUrl) -> Result<Refs> {
+    async fn ask(&self, url: &CloneUrl) -> Result<Advert> {
         let ask = Ask { path: INFO_REFS, accept: ADVERT_TYPE, v2: false, body: None };
         let mut connection = self.caller.open(url, Rule::Operator).await?;
         let mut answer = connection.request(&ask).await?;
         if answer.is_closed_to_us() {
-            return Ok(Refs::new());
+            return Ok(Advert::Missing);
+        }
+        if is_trouble(answer.status) {
+            bail!("{}", answer.refusal());
         }
         if !is_type(answer.content_type(), ADVERT_TYPE) {
-            bail!("{}", answer.refusal());
+            return Ok(Advert::NotGit(answer.refusal()));
         }
         let mut list = Vec::new();
         while let Some(piece) = answer.piece().await? {
@@ -65,8 +79,13 @@ impl Adverts {
                 bail!("its list of refs does not end");
             }
         }
-        refs::read(&list).map_err(|why| anyhow!(why))
+        refs::read(&list).map(Advert::Listed).map_err(|why| anyhow!(why))
     }
+}
+
+/// A git server that is not well says this, too.
+fn is_trouble(status: StatusCode) -> bool {
+    status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT
 }
 
 /// Until when our own manners say to wait.
@@ -110,7 +129,7 @@ mod tests {
         let repo =
             RepoId { owner: PubKey::from_bytes([7; 32]), identifier: "acme".parse().unwrap() };
         for _ in 0..3 {
-            assert_eq!(adverts.refs(&repo).await.unwrap(), Refs::new());
+            assert_eq!(adverts.advert(&repo).await.unwrap(), Advert::Listed(Refs::new()));
         }
     }
 }

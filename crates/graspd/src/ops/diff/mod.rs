@@ -15,6 +15,7 @@ pub use verdict::{Compared, Difference, Line, Standing, Totals};
 use crate::config::Config;
 use crate::ops::progress::Progress;
 use crate::ops::{complain, on_runtime};
+use adverts::Advert;
 use anyhow::{Context, Result};
 use grasp_core::nip34::Announcement;
 use grasp_core::service::{Authority, Service};
@@ -24,6 +25,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use theirs::Theirs;
 use url::Url;
+use verdict::Refs;
 
 /// So many repositories are compared; of the rest it is told that they were not.
 const REPOSITORIES_MAX: usize = 100_000;
@@ -57,54 +59,63 @@ async fn compare(config: &Config, url: &str) -> Result<Compared> {
         ours.announcements().await.context("our announcements cannot be read")?;
     let foreign = theirs.announcements().await.context("their announcements cannot be read")?;
     bar.finish();
-    let known: std::collections::BTreeSet<RepoId> = foreign.keys().cloned().collect();
     // What they host for us too is ours to have.
-    for (repo, announcement) in foreign {
-        if announcement.lists(&here) {
-            repositories.entry(repo).or_insert(announcement);
-        }
+    for (repo, announcement) in foreign.iter().filter(|(_, it)| it.lists(&here)) {
+        repositories.entry(repo.clone()).or_insert_with(|| announcement.clone());
     }
     let left_out = repositories.len().saturating_sub(REPOSITORIES_MAX);
     let bar = Progress::of((repositories.len() - left_out) as u64, "repositories");
     let mut lines = Vec::new();
     for (repo, announcement) in repositories.into_iter().take(REPOSITORIES_MAX) {
         bar.say(&repo.to_string());
-        let is_theirs = known.contains(&repo) || announcement.lists(&place);
-        let standing = match is_theirs {
-            false => Standing::NotListed,
+        let known = foreign.get(&repo);
+        let is_theirs = known.is_some() || announcement.lists(&place);
+        let (standing, refs_compared) = match is_theirs {
+            false => (Standing::NotListed, false),
             true => {
-                let has_git = announcement.listing(&place).in_clone;
+                // Either side may have the newer one, or know the server by the name it was given.
+                let mut copies = std::iter::once(&announcement).chain(known);
+                let has_git = copies.any(|it| it.listing(&place).in_clone);
                 one((&mut ours, &mut theirs), &repo, &announcement, has_git).await
             }
         };
-        lines.push(Line { repository: repo.to_string(), standing });
+        lines.push(Line { repository: repo.to_string(), standing, refs_compared });
         bar.advance(1);
     }
     Ok(Compared { lines, left_out })
 }
 
+/// How it stands, and whether its refs had a part in that.
 async fn one(
     (ours, theirs): (&mut Ours, &mut Theirs),
     repo: &RepoId,
     it: &Announcement,
     has_git: bool,
-) -> Standing {
+) -> (Standing, bool) {
     ours.begin_repository();
     theirs.begin_repository();
     let compared = async {
         let mut difference = events(ours, theirs, repo, it).await?;
         let here = ours.refs(repo).await.context("our refs cannot be read")?;
-        match theirs.refs(repo).await {
-            Ok(there) if has_git || !there.is_empty() => difference.count_refs(&here, &there),
-            Err(error) if has_git => return Err(error.context("their refs cannot be read")),
-            // A relay, of which nobody expects git.
-            Ok(_) | Err(_) => {}
+        let there = their_refs(theirs, repo, has_git).await.context("their refs cannot be read")?;
+        if let Some(there) = &there {
+            difference.count_refs(&here, there);
         }
-        anyhow::Ok(difference)
+        anyhow::Ok((difference, there.is_some()))
     };
     match compared.await {
-        Ok(difference) => Standing::of(difference),
-        Err(error) => Standing::Incomparable(format!("{error:#}")),
+        Ok((difference, refs_compared)) => (Standing::of(difference), refs_compared),
+        Err(error) => (Standing::Incomparable(format!("{error:#}")), false),
+    }
+}
+
+/// `None`: a relay, of which nobody expects git, and which says that it has none.
+async fn their_refs(theirs: &Theirs, repo: &RepoId, has_git: bool) -> Result<Option<Refs>> {
+    match theirs.advert(repo).await? {
+        Advert::Listed(refs) => Ok(Some(refs)),
+        Advert::Missing => Ok(has_git.then(Refs::new)),
+        Advert::NotGit(why) if has_git => anyhow::bail!(why),
+        Advert::NotGit(_) => Ok(None),
     }
 }
 

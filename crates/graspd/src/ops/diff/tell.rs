@@ -29,6 +29,8 @@ struct Row {
     refs_they_lack: u64,
     refs_we_lack: u64,
     refs_apart: u64,
+    /// Otherwise the refs say nothing.
+    refs_compared: bool,
     explain: String,
 }
 
@@ -66,7 +68,7 @@ fn laid_out(line: &Line) -> Vec<Cell> {
         Standing::Incomparable(_) => Tone::Unsure,
         Standing::NotListed => Tone::Plain,
     };
-    vec![cell(&line.repository), toned(line.standing.words(), tone)]
+    vec![cell(&line.repository), toned(line.words(), tone)]
 }
 
 fn row(line: &Line) -> Row {
@@ -85,6 +87,7 @@ fn row(line: &Line) -> Row {
         refs_they_lack: it.refs_they_lack,
         refs_we_lack: it.refs_we_lack,
         refs_apart: it.refs_apart,
-        explain: shown(&line.standing.words(), 2 * WORDS_MAX),
+        refs_compared: line.refs_compared,
+        explain: shown(&line.words(), 2 * WORDS_MAX),
     }
 }

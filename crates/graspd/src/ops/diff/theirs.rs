@@ -1,10 +1,9 @@
 //! The other server's side: asked through the guarded way out, as any client would ask. The operator
 //! named it, so it may be anywhere.
 
-use super::adverts::Adverts;
+use super::adverts::{Advert, Adverts};
 use super::ours::by_repository;
 use super::talk::{Talk, hung_up};
-use super::verdict::Refs;
 use super::{Announcements, Item};
 use crate::outbound::{CallLimits, DialLimits, Dialer, Instance, Rule, Stream};
 use anyhow::{Context, Result};
@@ -52,8 +51,8 @@ impl Theirs {
         }
     }
 
-    pub(super) async fn refs(&self, repo: &RepoId) -> Result<Refs> {
-        self.adverts.refs(repo).await
+    pub(super) async fn advert(&self, repo: &RepoId) -> Result<Advert> {
+        self.adverts.advert(repo).await
     }
 
     /// Who was left alone while our side was read may have hung up, and is called again.

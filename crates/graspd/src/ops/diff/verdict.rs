@@ -8,6 +8,8 @@ pub struct Line {
     /// `<npub>/<identifier>`
     pub repository: String,
     pub standing: Standing,
+    /// Otherwise a difference can only be one of events.
+    pub refs_compared: bool,
 }
 
 /// All that was looked at.
@@ -95,6 +97,18 @@ impl Standing {
     }
 }
 
+impl Line {
+    pub fn words(&self) -> String {
+        let words = self.standing.words();
+        match self.standing {
+            Standing::Equal | Standing::Different(_) if !self.refs_compared => {
+                format!("{words}; refs not compared")
+            }
+            _ => words,
+        }
+    }
+}
+
 fn lacking(who: &str, events: usize, refs: u64) -> Option<String> {
     match (events, refs) {
         (0, 0) => None,
@@ -153,8 +167,22 @@ mod tests {
     }
 
     #[test]
+    fn a_verdict_without_refs_says_so() {
+        let words = |standing, refs_compared| {
+            Line { repository: "x".into(), standing, refs_compared }.words()
+        };
+        let it =
+            Difference { we_lack: [EventId::from_bytes([1; 32])].into(), ..Difference::default() };
+        assert_eq!(words(Standing::Equal, true), "equal");
+        assert_eq!(words(Standing::Equal, false), "equal; refs not compared");
+        let different = words(Standing::Different(it), false);
+        assert_eq!(different, "we lack 1 events; refs not compared");
+        assert_eq!(words(Standing::NotListed, false), "not listed there");
+    }
+
+    #[test]
     fn the_exit_code_tells_the_worst_that_is_certain() {
-        let line = |standing| Line { repository: "x".into(), standing };
+        let line = |standing| Line { repository: "x".into(), standing, refs_compared: true };
         let (equal, unlisted) = (line(Standing::Equal), line(Standing::NotListed));
         let unclear = line(Standing::Incomparable("x".into()));
         let it = Difference { refs_apart: 1, ..Difference::default() };
