@@ -32,7 +32,7 @@ async fn the_page_tells_people_what_this_is() {
     assert_eq!(page.status, 200);
     assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
     assert!(page.body.contains("A &#60;b&#62;bold&#60;/b&#62; name"), "{}", page.body);
-    let counted = "<strong>1</strong> <span>repositories</span>";
+    let counted = "<strong>1</strong> <span>repositories announced</span>";
     assert!(page.body.contains(counted), "{}", page.body);
     assert!(page.header("content-security-policy").is_some());
 }
