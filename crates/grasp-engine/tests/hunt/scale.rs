@@ -11,7 +11,8 @@ use std::time::Duration;
 
 const FAMILIES: u64 = 50_000;
 const DOMAINS: u64 = 2_000;
-const INPUT_MEAN_MAX: Duration = Duration::from_micros(50);
+/// Some 35 µs where this was written; a search through all families would take milliseconds.
+const INPUT_MEAN_MAX: Duration = Duration::from_micros(200);
 const LATENCY: Duration = Duration::from_millis(200);
 
 #[test]
