@@ -136,11 +136,8 @@ impl Relay {
         page: &Page,
         around: &mut Around<'_>,
     ) {
-        if self.has_stopped_comparing() {
-            return self.check_failed(&check, around);
-        }
-        if self.keeps_most(asked, page) {
-            return self.disbelieve(around);
+        if !self.may_believe(&check, asked, page, around) {
+            return;
         }
         match page.missing.len() < asked {
             false => self.stays_different(check, around),
@@ -157,11 +154,8 @@ impl Relay {
         page: &Page,
         around: &mut Around<'_>,
     ) {
-        if self.has_stopped_comparing() {
-            return self.check_failed(&check, around);
-        }
-        if self.keeps_most(asked, page) {
-            return self.disbelieve(around);
+        if !self.may_believe(&check, asked, page, around) {
+            return;
         }
         let all = page.missing.len() >= asked;
         match (page.missing.is_empty(), check.missed) {
@@ -194,6 +188,25 @@ impl Relay {
             true => self.narrow(check),
             false => self.cannot_tell(&check, Doubt::Failed, around),
         }
+    }
+
+    /// Events were asked for by name: does it make sense to go on after what came of it?
+    fn may_believe(
+        &mut self,
+        check: &Check,
+        asked: usize,
+        page: &Page,
+        around: &mut Around<'_>,
+    ) -> bool {
+        if self.has_stopped_comparing() {
+            self.check_failed(check, around);
+            return false;
+        }
+        let keeps_most = self.keeps_most(asked, page);
+        if keeps_most {
+            self.disbelieve(around);
+        }
+        !keeps_most
     }
 
     fn has_stopped_comparing(&self) -> bool {
