@@ -2,9 +2,10 @@
 //! of them touches anybody but the relay that gave it.
 
 use crate::checking::Compared;
-use crate::history::{Question, Work};
+use crate::question::{Question, Work};
 use crate::refusal::Refusal;
-use crate::relay::{Around, Auth, Negentropy, Relay};
+use crate::relay::{Around, Relay};
+use crate::session::{Auth, Negentropy};
 use crate::timers::Concern;
 use crate::vocabulary::{Action, Doubt, End, News, Sub};
 

@@ -3,8 +3,9 @@
 //! down to the repositories it is about; and what the relay says it has it is asked for, a little of it.
 
 use crate::groups::Layer;
-use crate::history::{Question, Work};
-use crate::relay::{Around, Negentropy, Relay, Session};
+use crate::question::{Question, Work};
+use crate::relay::{Around, Relay};
+use crate::session::{Negentropy, Session};
 use crate::timers::Concern;
 use crate::vocabulary::{Action, Doubt, Page};
 use crate::wanted::Repo;

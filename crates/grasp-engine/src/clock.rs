@@ -3,7 +3,8 @@
 
 use crate::Health;
 use crate::engine::Engine;
-use crate::relay::{Link, Negentropy, Relay};
+use crate::relay::{Link, Relay};
+use crate::session::Negentropy;
 use grasp_core::Time;
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
 //! What a comparison showed (S-18), and how to go on where NIP-77 is not to be had.
 
 use crate::groups::Part;
-use crate::history::{Ask, Method, Question, Work};
-use crate::relay::{Around, Negentropy, Relay, Session};
+use crate::question::{Ask, Method, Question, Work};
+use crate::relay::{Around, Relay};
+use crate::session::{Negentropy, Session};
 use crate::vocabulary::{Action, Doubt, News};
 use grasp_core::{EventId, Time};
 use std::time::Duration;

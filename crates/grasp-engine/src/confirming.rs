@@ -1,7 +1,7 @@
 //! The end of a batch: confirmed as a whole, or back to where it began (S-2, S-20).
 
 use crate::groups::{Behind, Stage};
-use crate::history::{Aim, Question, Work};
+use crate::question::{Aim, Question, Work};
 use crate::relay::{Around, Relay};
 use crate::vocabulary::{Purpose, Sub};
 

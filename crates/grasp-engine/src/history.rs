@@ -2,128 +2,15 @@
 //! ended well (S-2, S-20). Compared first where much of it should be known already (S-18), else
 //! read page by page (S-19). A question that fails takes its batch back to the beginning.
 
-use crate::checking::Check;
 use crate::groups::{Layer, Part, Stage};
 use crate::live::before;
 use crate::pages::Paging;
-use crate::relay::{Around, Negentropy, Relay, Session};
-use crate::vocabulary::{Action, Errand, Hint, Page, Purpose, Tally};
+use crate::question::{Aim, Ask, Asked, Batch, Method, Question, Work};
+use crate::relay::{Around, Relay};
+use crate::session::Session;
+use crate::vocabulary::{Action, Errand, Purpose};
 use grasp_core::{EventId, Filter, Time, Timestamp};
 use std::time::Duration;
-
-/// Some groups on their way to being confirmed, or to being current again.
-#[derive(Debug)]
-pub(crate) struct Batch {
-    pub(crate) groups: Vec<u32>,
-    pub(crate) aim: Aim,
-    pub(crate) errand: Errand,
-    /// Questions that have not ended yet, asked or not.
-    pub(crate) outstanding: usize,
-    pub(crate) failed: bool,
-    /// There is more than could be asked for at once.
-    pub(crate) unfinished: bool,
-    pub(crate) started: Time,
-    pub(crate) method: Method,
-    /// Events that a comparison named and that were asked for, and those of them that came.
-    pub(crate) named: usize,
-    pub(crate) given: usize,
-    /// It named events that it did not give out, so everything is read instead.
-    pub(crate) reread: bool,
-}
-
-impl Batch {
-    /// Does it name events that it does not give out? Then what it says it has is worth nothing.
-    /// Counted over the batch, however few are asked for at a time.
-    pub(crate) fn names_what_it_keeps(&mut self, asked: usize, came: usize) -> bool {
-        self.named += asked;
-        self.given += came;
-        self.named >= NAMED_MIN && self.given * 10 <= self.named
-    }
-}
-
-/// Fewer than this may be missing by chance.
-const NAMED_MIN: usize = 20;
-
-/// How a batch is asked for (S-2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Method {
-    Negentropy,
-    Pages,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Aim {
-    Confirm,
-    /// Confirmed before, and something may have been missed since.
-    CatchUp,
-}
-
-/// A question to be asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Work {
-    /// `None`: nobody waits for it.
-    pub(crate) batch: Option<u64>,
-    pub(crate) question: Question,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Question {
-    /// From a moment on, or everything.
-    Compare(Part, Option<Timestamp>),
-    Pages(Vec<Ask>),
-    Ids(Vec<EventId>),
-    /// Ids that did not come before, with the number of attempts.
-    Owed(Vec<(EventId, u32)>),
-    /// How both sides stand for some repositories, and what that showed us to lack.
-    Check(Check),
-    CheckIds(Check, Vec<EventId>),
-    /// Some of what it says it has.
-    CheckSample(Check, Vec<EventId>),
-}
-
-/// One filter and where its next page starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ask {
-    pub(crate) part: Part,
-    pub(crate) paging: Paging,
-    pub(crate) since: Option<Timestamp>,
-    /// Not together with others: its pages are its own.
-    pub(crate) alone: bool,
-}
-
-/// No relay gives out less than this at a time to one filter.
-const LIMIT_MIN: u32 = 50;
-
-impl Ask {
-    pub(crate) fn of(part: Part) -> Self {
-        Self { part, paging: Paging::default(), since: None, alone: false }
-    }
-
-    /// Where events belong to several filters, the oldest of one may have come for another, and a
-    /// page that starts there would skip something. A filter that may be cut off starts again by
-    /// itself.
-    pub(crate) fn unmixed(self, came: &Tally, page: &Page, limit: Option<u32>) -> Self {
-        let least = limit.map_or(LIMIT_MIN, |limit| LIMIT_MIN.min(limit / 10 * 9));
-        // The hint is about all filters of a request together.
-        let few = limit.is_some_and(|limit| limit >= LIMIT_MIN && came.received < limit / 10 * 9);
-        let cut = came.received >= least || (page.hint == Some(Hint::More) && !few);
-        match page.mixed && !self.alone && cut {
-            true => Self { paging: Paging::default(), alone: true, ..self },
-            false => self,
-        }
-    }
-
-    /// Nothing is left before the moment it should start from.
-    pub(crate) fn is_over(&self) -> bool {
-        matches!((self.since, self.paging.until), (Some(since), Some(until)) if until < since)
-    }
-}
-
-/// A question that is open at the relay.
-#[derive(Debug)]
-pub(crate) struct Asked {
-    pub(crate) work: Work,
-}
 
 /// When something missed is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -282,8 +169,7 @@ impl Relay {
             groups.push(number);
             self.missing.pop_front();
         }
-        let compare =
-            reconcile && around.settings.negentropy && session_compares(self.session(), around.now);
+        let compare = reconcile && self.compares(around);
         let live_since = self.live_since(&groups);
         let errand = Errand { purpose, live_since };
         let parts: Vec<Part> = groups
@@ -300,19 +186,7 @@ impl Relay {
             }
         }
         let method = if compare { Method::Negentropy } else { Method::Pages };
-        let batch = Batch {
-            groups,
-            aim: Aim::Confirm,
-            errand,
-            outstanding: 0,
-            failed: false,
-            unfinished: false,
-            started: now,
-            method,
-            named: 0,
-            given: 0,
-            reread: false,
-        };
+        let batch = Batch::new(groups, Aim::Confirm, method, errand, now);
         let questions: Vec<Question> = match method {
             Method::Negentropy => {
                 parts.into_iter().map(|part| Question::Compare(part, None)).collect()
@@ -329,28 +203,14 @@ impl Relay {
         groups.sort_unstable();
         groups.dedup();
         let errand = Errand { purpose: Purpose::Backfill, live_since: None };
-        let batch = Batch {
-            groups,
-            aim: Aim::CatchUp,
-            errand,
-            outstanding: 0,
-            failed: false,
-            unfinished: false,
-            started: around.now,
-            method: Method::Pages,
-            named: 0,
-            given: 0,
-            reread: false,
-        };
+        let batch = Batch::new(groups, Aim::CatchUp, Method::Pages, errand, around.now);
         for number in &batch.groups {
             if let Some(group) = self.group_mut(*number) {
                 group.behind.asked(haste == Haste::Now, around.now);
             }
         }
         // What has to start again by itself is mostly known: ids are enough to find the rest.
-        let compares = haste == Haste::Now
-            && around.settings.negentropy
-            && session_compares(self.session(), around.now);
+        let compares = haste == Haste::Now && self.compares(around);
         let (alone, asks): (Vec<Ask>, Vec<Ask>) =
             asks.into_iter().partition(|ask| ask.alone && compares);
         let mut questions = self.packed(asks, around);
@@ -392,6 +252,11 @@ impl Relay {
             let Question::Pages(asks) = question else { continue };
             self.catch_up(asks, Haste::InTurn, around);
         }
+    }
+
+    fn compares(&self, around: &Around<'_>) -> bool {
+        let may = |session: &Session| session.compares_at(around.now);
+        around.settings.negentropy && self.session().is_some_and(may)
     }
 
     pub(crate) fn live_since(&self, groups: &[u32]) -> Option<Timestamp> {
@@ -497,70 +362,8 @@ enum Kind {
     Check,
 }
 
-pub(crate) fn session_compares(session: Option<&Session>, now: Time) -> bool {
-    session.is_some_and(|session| match session.negentropy {
-        Negentropy::Yes => true,
-        Negentropy::No => false,
-        Negentropy::NotBefore(until, _) => until <= now,
-    })
-}
-
 fn sorted(mut ids: Vec<EventId>) -> Vec<EventId> {
     ids.sort_unstable();
     ids.dedup();
     ids
-}
-
-impl Session {
-    pub(crate) fn comparing(&self) -> usize {
-        let compares = |asked: &&Asked| asked.work.question.compares();
-        self.asked.values().filter(compares).count()
-    }
-
-    pub(crate) fn confirming(&self) -> usize {
-        self.batches.values().filter(|batch| batch.aim == Aim::Confirm).count()
-    }
-
-    pub(crate) fn queued(&self) -> usize {
-        self.pages.len() + self.comparisons.len() + self.rounds.len()
-    }
-
-    /// What this session still had to ask for by name because it had not come.
-    pub(crate) fn owed(&self) -> Vec<(EventId, u32)> {
-        let asked = self.asked.values().map(|asked| &asked.work);
-        let waiting = self.pages.iter().chain(&self.after_auth);
-        let owed = asked.chain(waiting).filter_map(|work| match &work.question {
-            Question::Owed(owed) => Some(owed.clone()),
-            _ => None,
-        });
-        owed.flatten().collect()
-    }
-
-    /// Ids that wait to be asked for by name.
-    pub(crate) fn ids_queued(&self) -> usize {
-        let ids = |work: &Work| match &work.question {
-            Question::Ids(ids) => ids.len(),
-            _ => 0,
-        };
-        self.pages.iter().map(ids).sum()
-    }
-
-    pub(crate) fn enqueue(&mut self, work: Work) {
-        match work.question {
-            Question::Compare(..) => self.comparisons.push_back(work),
-            // What finishes something begun goes before what begins something.
-            Question::Ids(_) => self.pages.push_front(work),
-            _ => self.pages.push_back(work),
-        }
-    }
-
-    pub(crate) fn put_back(&mut self, work: Work) {
-        match work.question {
-            Question::Compare(..) => self.comparisons.push_front(work),
-            Question::Check(_) | Question::CheckIds(..) | Question::CheckSample(..) => {
-                self.checks.push_front(work.question);
-            }
-            _ => self.pages.push_front(work),
-        }
-    }
 }

@@ -4,6 +4,7 @@
 #![warn(clippy::indexing_slicing, clippy::expect_used, clippy::iter_over_hash_type)]
 
 mod answers;
+mod brake;
 mod checking;
 mod clock;
 mod comparing;
@@ -19,11 +20,13 @@ mod live;
 mod pace;
 mod pages;
 mod planning;
+mod question;
 mod reading;
 pub mod reception;
 mod record;
 mod refusal;
 mod relay;
+mod session;
 mod settings;
 mod talk;
 mod timers;

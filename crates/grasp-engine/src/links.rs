@@ -3,7 +3,8 @@
 
 use crate::engine::Engine;
 use crate::pace::Pace;
-use crate::relay::{Link, Relay, Session, millis};
+use crate::relay::{Link, Relay, millis};
+use crate::session::Session;
 use crate::timers::{Alarm, Concern};
 use crate::vocabulary::{Action, Loss, News, Peer, Purpose};
 use crate::{Health, Record};

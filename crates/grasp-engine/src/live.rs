@@ -4,9 +4,11 @@
 
 use crate::Settings;
 use crate::groups::{Group, Item, Layer, Members, Part, Stage, grouped};
-use crate::history::{Ask, Haste};
+use crate::history::Haste;
 use crate::pages::{Next, Paging};
-use crate::relay::{Around, Relay, Session};
+use crate::question::Ask;
+use crate::relay::{Around, Relay};
+use crate::session::Session;
 use crate::timers::Concern;
 use crate::vocabulary::{Action, News, Page, Sub};
 use crate::wanted::Wanted;

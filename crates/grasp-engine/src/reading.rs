@@ -2,9 +2,10 @@
 //! for again, and what to do about a relay that does not come to an end.
 
 use crate::Settings;
-use crate::history::{Ask, Question, Work};
 use crate::pages::Next;
-use crate::relay::{Around, Limit, Relay};
+use crate::question::{Ask, Question, Work};
+use crate::relay::{Around, Relay};
+use crate::session::Limit;
 use crate::timers::Concern;
 use crate::vocabulary::{Action, Hint, News, Page};
 use grasp_core::EventId;

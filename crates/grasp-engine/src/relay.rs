@@ -1,16 +1,16 @@
-//! One other relay: how it is, what is wanted of it, and, while it is linked, what is open there.
+//! One other relay: how it is, what is wanted of it, and what of that is confirmed.
 
+use crate::brake::Brake;
 use crate::groups::{Behind, Group, Item, Layer, Members, Size, Stage, grouped};
-use crate::history::{Asked, Batch, Question, Work};
-use crate::live::Live;
 use crate::pace::Pace;
 use crate::record::{Account, Learned, Record};
+use crate::session::Session;
 use crate::timers::{Alarm, Concern, Timers};
-use crate::vocabulary::{Action, Doubt, Peer, Purpose, Sub};
+use crate::vocabulary::{Action, Purpose, Sub};
 use crate::wanted::Wanted;
 use crate::{Health, Settings};
 use grasp_core::{EventId, RelayUrl, Time};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 #[derive(Debug)]
@@ -70,145 +70,8 @@ pub(crate) enum Link {
     Up(Box<Session>),
 }
 
-/// Everything that ends with the connection.
-#[derive(Debug)]
-pub(crate) struct Session {
-    pub(crate) since: Time,
-    pub(crate) peer: Peer,
-    pub(crate) live: BTreeMap<Sub, Live>,
-    pub(crate) asked: BTreeMap<Sub, Asked>,
-    pub(crate) batches: BTreeMap<u64, Batch>,
-    pub(crate) next_batch: u64,
-    /// Pages and ids still to be asked for by batches that have begun.
-    pub(crate) pages: VecDeque<Work>,
-    /// Comparisons still to be made by batches that have begun.
-    pub(crate) comparisons: VecDeque<Work>,
-    /// What is not heard live and asked for in turn; goes last.
-    pub(crate) rounds: VecDeque<Work>,
-    /// Questions that only show how it stands; after all else.
-    pub(crate) checks: VecDeque<Question>,
-    /// What checks named: how much of it came, and what did not.
-    pub(crate) given: usize,
-    pub(crate) kept: BTreeSet<EventId>,
-    /// When it was given another chance to compare.
-    pub(crate) believed: Time,
-    /// Why it is not compared with, if it is not.
-    pub(crate) doubt: Option<Doubt>,
-    /// Does the relay give out as much at a time as it says?
-    pub(crate) limit: Limit,
-    pub(crate) negentropy: Negentropy,
-    pub(crate) auth: Auth,
-    /// To be asked again once we are known.
-    pub(crate) after_auth: Vec<Work>,
-    /// Live filters are to be packed anew as soon as nothing is pending.
-    pub(crate) repack_since: Option<Time>,
-    /// Comparisons it takes at once.
-    pub(crate) compare_max: u32,
-    /// When its turn began.
-    pub(crate) turn_since: Time,
-    pub(crate) told_rotating: bool,
-    /// Questions that brought more than any may.
-    pub(crate) floods: u32,
-    /// Questions asked; going on, beginning and rotation take turns by it.
-    pub(crate) starts: u64,
-    /// A live subscription would be allowed as soon as a question ends.
-    pub(crate) squeezed: bool,
-    /// What the current turn has brought.
-    pub(crate) turn_events: u32,
-    pub(crate) turn_bytes: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Negentropy {
-    Yes,
-    /// Not in this session.
-    No,
-    /// It failed so often; not before then.
-    NotBefore(Time, u32),
-}
-
-/// What a relay says about its page size is believed once a page showed it to be true.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Limit {
-    Unproved,
-    /// A page of this size was all there was.
-    Proved(u32),
-    Refuted,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Auth {
-    Untried,
-    Asked,
-    Done,
-}
-
-/// Why nothing is asked for a while (S-23). Each has its own clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Brake {
-    /// It asked us to slow down.
-    pub(crate) cooling_until: Time,
-    cooldowns: u32,
-    /// It does not want us.
-    pub(crate) paused_until: Time,
-    /// Questions went unanswered.
-    pub(crate) unanswered_until: Time,
-    unanswered: u32,
-}
-
 /// Orders to a link are carried out within this.
 const JUST_NOW: Duration = Duration::from_secs(5);
-
-impl Brake {
-    pub(crate) fn moments(&mut self) -> [&mut Time; 3] {
-        [&mut self.cooling_until, &mut self.paused_until, &mut self.unanswered_until]
-    }
-
-    /// Until when nothing at all is asked.
-    pub(crate) fn all_until(&self) -> Time {
-        self.cooling_until.max(self.paused_until)
-    }
-
-    pub(crate) fn history_until(&self) -> Time {
-        self.all_until().max(self.unanswered_until)
-    }
-
-    /// Notices inside a cooldown do not extend it. Returns whether one began.
-    pub(crate) fn cool(&mut self, now: Time, settings: &Settings) -> bool {
-        if now < self.cooling_until {
-            return false;
-        }
-        if now.since(self.cooling_until) >= settings.cooldown_forgotten_after {
-            self.cooldowns = 0;
-        }
-        let wait = doubled(settings.cooldown, self.cooldowns, settings.cooldown_max);
-        self.cooldowns += 1;
-        self.cooling_until = now.plus(wait);
-        true
-    }
-
-    pub(crate) fn unanswered(&mut self, now: Time, settings: &Settings) {
-        if now < self.unanswered_until {
-            return;
-        }
-        let wait = doubled(settings.cooldown, self.unanswered, settings.cooldown_max);
-        self.unanswered += 1;
-        self.unanswered_until = now.plus(wait);
-    }
-
-    pub(crate) fn answered(&mut self) {
-        self.unanswered = 0;
-    }
-
-    /// Whatever it was, it is over.
-    pub(crate) fn release(&mut self) {
-        *self = Self::default();
-    }
-}
-
-fn doubled(base: Duration, times: u32, max: Duration) -> Duration {
-    base.saturating_mul(1 << times.min(16)).min(max)
-}
 
 /// Who is dialled first: who was well before, the operator's own, who has most for us; then those
 /// that made way, longest ago first; then those only held announcements name.
@@ -580,38 +443,4 @@ pub(crate) fn first_layer() -> Vec<Group> {
 
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-impl Session {
-    pub(crate) fn new(peer: Peer, now: Time) -> Self {
-        Self {
-            since: now,
-            peer,
-            live: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            batches: BTreeMap::new(),
-            next_batch: 0,
-            pages: VecDeque::new(),
-            comparisons: VecDeque::new(),
-            rounds: VecDeque::new(),
-            checks: VecDeque::new(),
-            given: 0,
-            kept: BTreeSet::new(),
-            believed: Time(0),
-            doubt: None,
-            limit: Limit::Unproved,
-            negentropy: Negentropy::Yes,
-            auth: Auth::Untried,
-            after_auth: Vec::new(),
-            repack_since: None,
-            compare_max: u32::MAX,
-            turn_since: now,
-            told_rotating: false,
-            floods: 0,
-            starts: 0,
-            squeezed: false,
-            turn_events: 0,
-            turn_bytes: 0,
-        }
-    }
 }

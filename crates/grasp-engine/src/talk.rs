@@ -3,7 +3,8 @@
 use crate::engine::Engine;
 use crate::history::Start;
 use crate::refusal::{Refusal, denies_negentropy};
-use crate::relay::{Auth, Relay, Session};
+use crate::relay::Relay;
+use crate::session::{Auth, Session};
 use crate::timers::{Alarm, Concern};
 use crate::vocabulary::{End, Sub};
 use grasp_core::{RelayUrl, Time};

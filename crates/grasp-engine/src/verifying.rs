@@ -4,8 +4,9 @@
 use crate::checking::Check;
 use crate::engine::Engine;
 use crate::groups::{Group, Item, Layer, Stage};
-use crate::history::{Question, session_compares};
-use crate::relay::{Around, Link, Negentropy, Relay};
+use crate::question::Question;
+use crate::relay::{Around, Link, Relay};
+use crate::session::Negentropy;
 use crate::timers::{Alarm, Concern};
 use crate::vocabulary::{Action, Doubt};
 use crate::{Health, Settings};
@@ -164,7 +165,7 @@ impl Relay {
         match session.negentropy {
             _ if !around.settings.negentropy => Some(Doubt::TurnedOff),
             _ if self.brake.paused_until > around.now => Some(Doubt::Refused),
-            _ if session_compares(Some(session), around.now) => None,
+            _ if session.compares_at(around.now) => None,
             // One comparison failed, and others are put off for a moment because of it.
             Negentropy::NotBefore(until, _) => Some(Doubt::RateLimited { until }),
             _ => Some(session.doubt.unwrap_or(Doubt::NoNegentropy)),

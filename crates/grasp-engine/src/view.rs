@@ -3,7 +3,8 @@
 
 use crate::engine::Engine;
 use crate::groups::{Layer, Stage};
-use crate::relay::{Link, Negentropy, Relay};
+use crate::relay::{Link, Relay};
+use crate::session::Negentropy;
 use crate::{Account, Health};
 use grasp_core::{RelayUrl, Time};
 use serde::Serialize;
