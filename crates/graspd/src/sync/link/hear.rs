@@ -1,0 +1,181 @@
+//! What a relay says to us, and what of it we take.
+
+use super::{Link, Step, name, number};
+use crate::sync::offer::{Way, offer};
+use grasp_core::Event;
+use grasp_core::policy::{Lasting, Origin, precheck};
+use grasp_engine::{End, Hint, Input, Intake, Loss, Purpose, Sub};
+use grasp_relay::client::{self, RelayMessage};
+use grasp_relay::reply;
+use grasp_store::SourceKind;
+use std::time::Duration;
+use tokio_tungstenite::tungstenite::Message;
+
+/// Messages that are none; other software has other ideas, so some are forgiven.
+const UNREADABLE_MAX: u32 = 100;
+/// Frames that belong to nothing we asked: what is still on its way after a CLOSE, and no more.
+const USELESS_BYTES_MAX: usize = 64 << 20;
+const USELESS_FORGIVEN_AFTER: Duration = Duration::from_secs(3_600);
+/// A NOTICE concerns the driver, whom all links share.
+const NOTICE_COSTS: usize = 64 << 10;
+
+impl Link<'_> {
+    pub(super) async fn hear(&mut self, frame: Message) -> Step {
+        self.heard_at = self.line.now();
+        self.pinged = false;
+        let Message::Text(text) = frame else { return Ok(()) };
+        match RelayMessage::parse(&text) {
+            Ok(RelayMessage::Event { sub, event }) => {
+                let Some(sub) = number(sub.as_str()) else { return self.stray() };
+                if self.comparisons.contains_key(&sub) {
+                    return self.stray();
+                }
+                self.event(sub, event, text.len()).await
+            }
+            Ok(RelayMessage::Eose { sub, hint }) => {
+                let known = number(sub.as_str());
+                let Some(sub) = known.filter(|sub| !self.comparisons.contains_key(sub)) else {
+                    return self.useless(text.len());
+                };
+                self.eose(sub, hint).await
+            }
+            Ok(RelayMessage::Closed { sub, text }) => {
+                let Some(sub) = number(sub.as_str()) else { return Ok(()) };
+                self.end(sub, End::Closed(text)).await;
+                Ok(())
+            }
+            Ok(RelayMessage::Notice(text)) => {
+                self.useless(NOTICE_COSTS)?;
+                let relay = self.line.relay.clone();
+                self.line.say(Input::Notice { relay, text }).await;
+                Ok(())
+            }
+            Ok(RelayMessage::Ok { id, ok, .. }) => {
+                if self.auth.sent == Some(id) {
+                    self.auth.sent = None;
+                    self.auth.answered_by = None;
+                    self.authenticated(ok).await;
+                }
+                Ok(())
+            }
+            Ok(RelayMessage::Auth(challenge)) => match self.auth.wanted_by.take() {
+                Some(_) => self.authenticate(&challenge),
+                None => {
+                    self.auth.challenge = Some(challenge);
+                    Ok(())
+                }
+            },
+            Ok(RelayMessage::NegMsg { sub, message }) => {
+                let Some(sub) = number(sub.as_str()) else { return Ok(()) };
+                self.reception.progresses(sub, self.heard_at);
+                if let Some(comparison) = self.comparisons.get_mut(&sub) {
+                    let node = &self.line.ground.node;
+                    let turned_away = &self.turned_away;
+                    comparison.answer(node, sub, message, turned_away, &self.compared);
+                }
+                Ok(())
+            }
+            Ok(RelayMessage::NegErr { sub, text }) => {
+                let known = number(sub.as_str());
+                let Some(sub) = known.filter(|sub| self.comparisons.contains_key(sub)) else {
+                    return self.useless(text.len());
+                };
+                self.end(sub, refused_comparison(text)).await;
+                Ok(())
+            }
+            Ok(RelayMessage::Other) => self.useless(text.len()),
+            Err(_) => self.stray(),
+        }
+    }
+
+    /// What nobody asked for costs the relay of its budget, which is given anew every hour.
+    fn useless(&mut self, bytes: usize) -> Step {
+        if self.heard_at >= self.useless_since.plus(USELESS_FORGIVEN_AFTER) {
+            (self.useless_since, self.useless_bytes) = (self.heard_at, 0);
+        }
+        self.useless_bytes += bytes;
+        match self.useless_bytes > USELESS_BYTES_MAX {
+            true => Err(Loss::Misbehaved("it does not stop sending what nobody asked for".into())),
+            false => Ok(()),
+        }
+    }
+
+    fn stray(&mut self) -> Step {
+        self.unreadable += 1;
+        match self.unreadable > UNREADABLE_MAX {
+            true => Err(Loss::Misbehaved("it sends messages that are none".into())),
+            false => Ok(()),
+        }
+    }
+
+    async fn event(&mut self, sub: Sub, event: Box<Event>, bytes: usize) -> Step {
+        let (now, node) = (self.heard_at, &self.line.ground.node);
+        match self.reception.event(sub, &event, bytes, now) {
+            Intake::Take { past } => {
+                let limits = &node.limits.relay;
+                let fits =
+                    bytes <= limits.event_bytes_max + 256 && event.tags.len() <= limits.tags_max;
+                // What can never be welcome is remembered, so it goes through the door once.
+                let welcome = match precheck(&event, &node.rules, now.timestamp(), Origin::Sync) {
+                    Ok(()) => true,
+                    Err(reason) => reason.lasting() == Lasting::Forever,
+                };
+                if !fits || !welcome {
+                    self.turned_away.add(event.id, now);
+                    return self.settled(sub, past, now).await;
+                }
+                let source = self.source(sub, past);
+                self.on_their_way += 1;
+                self.bytes_on_their_way += bytes;
+                let errand = self.errands.get(&sub).copied();
+                let way = Way { sub, source, bytes, past, errand };
+                let offer = offer(event, &self.line.relay, way, &self.verdicts, now);
+                node.ingest.offer(self.line.generation, offer).await;
+                Ok(())
+            }
+            Intake::Stray => self.useless(bytes),
+            Intake::Flood => {
+                let report = self.reception.floods(sub);
+                self.close(sub)?;
+                if let Some(report) = report {
+                    self.report(sub, report).await;
+                }
+                Ok(())
+            }
+            Intake::Enough => Err(Loss::Misbehaved("it sends events nobody asked for".into())),
+        }
+    }
+
+    fn source(&self, sub: Sub, past: bool) -> SourceKind {
+        match self.errands.get(&sub).map(|errand| errand.purpose) {
+            Some(Purpose::Backfill) => SourceKind::Backfill,
+            Some(Purpose::Daily) => SourceKind::Daily,
+            None if past => SourceKind::Backfill,
+            None => SourceKind::Live,
+        }
+    }
+
+    async fn eose(&mut self, sub: Sub, hint: Option<reply::Hint>) -> Step {
+        let hint = hint.map(|hint| match hint {
+            reply::Hint::Finish => Hint::Finish,
+            reply::Hint::More => Hint::More,
+        });
+        if self.errands.contains_key(&sub) && self.reception.is_open(sub) {
+            self.say(client::close(&name(sub)))?;
+        }
+        if let Some(report) = self.reception.eose(sub, hint, self.heard_at) {
+            self.report(sub, report).await;
+        }
+        Ok(())
+    }
+}
+
+/// Some relays have the words of NIP-77 only to say that they do not speak it.
+fn refused_comparison(text: String) -> End {
+    let lower = text.to_ascii_lowercase();
+    let never = ["unsupported", "not supported", "disabled", "not implemented", "unknown"];
+    match never.iter().any(|words| lower.contains(words)) {
+        true => End::NoNegentropy,
+        false => End::NegentropyFailed(text),
+    }
+}
