@@ -4,7 +4,7 @@
 use crate::cli::Stream;
 use crate::clock::Clock;
 use crate::config::{Backend, Config};
-use crate::ingest::{self, Hall, Mark, Rest};
+use crate::ingest::{self, Hall, Mark, Rest, RoleCache};
 use crate::node::rules;
 use crate::ops::progress::Progress as Bar;
 use crate::repos::Repos;
@@ -115,8 +115,9 @@ pub fn held(config: &Config) -> Result<()> {
     let repos = Repos::new(Layout::new(opened.git_root.canonicalize()?));
     let now = Clock::default().now();
     let snapshot = opened.store.read()?;
-    let wanted_for = config.hunt.wanted.kept;
-    let hall = Hall { store: &*snapshot, rules: &rules, repos: &repos, now, wanted_for };
+    let (wanted_for, roles) = (config.hunt.wanted.kept, RoleCache::default());
+    let (store, rules, repos) = (&*snapshot, &rules, &repos);
+    let mut hall = Hall { store, rules, repos, now, wanted_for, roles };
     let mut out = io::stdout().lock();
     let mut from = Some(Mark::Held(Vec::new()));
     while let Some(mark) = from {

@@ -139,10 +139,11 @@ pub fn families_of(
 /// The same for one event and a snapshot at hand.
 pub(super) fn families_in(
     store: &dyn Snapshot,
+    roles: &mut RoleCache,
     rules: &Rules,
     it: &StoredEvent,
 ) -> Result<Vec<FamilyId>> {
-    Looker { store, roles: &mut RoleCache::default(), rules }.families_of(it)
+    Looker { store, roles, rules }.families_of(it)
 }
 
 /// How many objects one repository lacks of what was signed for it.

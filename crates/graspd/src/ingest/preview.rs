@@ -49,7 +49,8 @@ pub fn preview(
     let obstacle = match &decision {
         Decision::Deny(Denial::Differs { state, .. }) => {
             let (store, now) = (&*snapshot, Time::default());
-            let hall = Hall { store, rules, repos, now, wanted_for: Duration::ZERO };
+            let (wanted_for, roles) = (Duration::ZERO, RoleCache::default());
+            let mut hall = Hall { store, rules, repos, now, wanted_for, roles };
             hall.of(state)?.map(|it| it.words)
         }
         _ => None,

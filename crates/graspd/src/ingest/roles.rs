@@ -7,7 +7,7 @@ use grasp_store::{Result, Snapshot, Space};
 use std::collections::HashMap;
 
 #[derive(Debug, Default)]
-pub(super) struct RoleCache {
+pub struct RoleCache {
     roles: HashMap<EventId, Roles>,
     keys: usize,
 }

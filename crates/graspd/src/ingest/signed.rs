@@ -51,19 +51,31 @@ pub fn signed(store: &dyn EventStore, rules: &Rules, repo: &RepoId) -> Result<Op
     }))
 }
 
-/// What its people signed for a repository and is served here: who announced it, and every state of
-/// those who have a say.
-pub fn signed_ids(store: &dyn Snapshot, rules: &Rules, repo: &RepoId) -> Result<Vec<EventId>> {
-    let mut roles = RoleCache::default();
-    let family = family(store, &mut roles, [repo.owner], repo.identifier.as_str())?;
-    let members = family.members_of(&repo.owner, rules.maintainer_rule).unwrap_or_default();
-    let states = members.iter().map(|member| state_of(member, &repo.identifier));
-    let mut ids = Vec::new();
-    for coordinate in std::iter::once(repo.coordinate()).chain(states) {
-        let found = store.current(Space::Served, &coordinate)?;
-        ids.extend(found.map(|it| it.event.id));
+/// Reads what people signed for one repository after another, each announcement once.
+#[derive(Debug)]
+pub struct SignedIds<'a> {
+    rules: &'a Rules,
+    roles: RoleCache,
+}
+
+impl<'a> SignedIds<'a> {
+    pub fn new(rules: &'a Rules) -> Self {
+        Self { rules, roles: RoleCache::default() }
     }
-    Ok(ids)
+
+    /// What is served here: who announced it, and every state of those who have a say.
+    pub fn of(&mut self, store: &dyn Snapshot, repo: &RepoId) -> Result<Vec<EventId>> {
+        let family = family(store, &mut self.roles, [repo.owner], repo.identifier.as_str())?;
+        let members = family.members_of(&repo.owner, self.rules.maintainer_rule);
+        let members = members.unwrap_or_default();
+        let states = members.iter().map(|member| state_of(member, &repo.identifier));
+        let mut ids = Vec::new();
+        for coordinate in std::iter::once(repo.coordinate()).chain(states) {
+            let found = store.current(Space::Served, &coordinate)?;
+            ids.extend(found.map(|it| it.event.id));
+        }
+        Ok(ids)
+    }
 }
 
 /// The repositories here in which this author has a say.

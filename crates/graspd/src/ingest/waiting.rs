@@ -49,7 +49,6 @@ pub enum Mark {
 }
 
 /// Whom the question is put to.
-#[derive(Clone, Copy)]
 pub struct Hall<'a> {
     pub store: &'a dyn Snapshot,
     pub rules: &'a Rules,
@@ -57,6 +56,8 @@ pub struct Hall<'a> {
     pub now: Time,
     /// How long something is looked for after it gave up waiting.
     pub wanted_for: Duration,
+    /// The same people are asked about again and again.
+    pub roles: RoleCache,
 }
 
 impl std::fmt::Debug for Hall<'_> {
@@ -70,7 +71,7 @@ const PER_REPOSITORY_MAX: usize = 100;
 
 impl Hall<'_> {
     /// A page of everything that waits, and where the next one begins.
-    pub fn page(&self, from: &Mark, count_max: usize) -> Result<(Vec<Waiting>, Option<Mark>)> {
+    pub fn page(&mut self, from: &Mark, count_max: usize) -> Result<(Vec<Waiting>, Option<Mark>)> {
         let mut found = Vec::new();
         let mut mark = from.clone();
         if let Mark::Held(after) = from {
@@ -102,7 +103,7 @@ impl Hall<'_> {
 
     /// What waits for or with one repository, given the people who have a say in it.
     pub fn about<'a>(
-        &self,
+        &mut self,
         repo: &RepoId,
         people: impl IntoIterator<Item = &'a PubKey>,
     ) -> Result<Vec<Waiting>> {
@@ -124,7 +125,7 @@ impl Hall<'_> {
     }
 
     /// `None` if it does not wait.
-    pub fn of(&self, id: &EventId) -> Result<Option<Waiting>> {
+    pub fn of(&mut self, id: &EventId) -> Result<Option<Waiting>> {
         if let (Some(found), Some(hold)) =
             (self.store.get(Space::Held, id)?, holds::of(self.store, id)?)
         {
@@ -142,7 +143,7 @@ impl Hall<'_> {
     }
 
     fn described(
-        &self,
+        &mut self,
         found: StoredEvent,
         rest: Rest,
         (since, until): (Time, Time),
@@ -161,18 +162,18 @@ impl Hall<'_> {
             (None, Ok(verdict)) => format!("{id}: {}", verdict.answer().text),
             (None, Err(reason)) => format!("{id}: {reason}"),
         };
-        let families = families_in(self.store, self.rules, &found)?;
+        let families = families_in(self.store, &mut self.roles, self.rules, &found)?;
         Ok(Waiting { found, rest, since, until, needs, words, families })
     }
 
-    fn verdict(&self, found: &StoredEvent) -> Result<std::result::Result<Verdict, String>> {
+    fn verdict(&mut self, found: &StoredEvent) -> Result<std::result::Result<Verdict, String>> {
         let (rules, at) = (self.rules, self.now.timestamp());
         let subject = match Subject::of(&found.event, rules) {
             Ok(subject) => subject,
             Err(reason) => return Ok(Err(reason.to_string())),
         };
-        let roles = &mut RoleCache::default();
-        let mut from = Sources { store: self.store, roles, repos: self.repos, rules };
+        let (store, roles, repos) = (self.store, &mut self.roles, self.repos);
+        let mut from = Sources { store, roles, repos, rules };
         let facts = gather_again(&mut from, &found.event, &subject)?;
         Ok(Ok(judge(&found.event, &subject, &facts, rules, Origin::Direct, at)))
     }

@@ -1,7 +1,7 @@
 //! The list of what waits: everything once, whatever the size of the parts in which it is read.
 
 use super::crash_tests::machine::{DOMAIN, Disk, Machine};
-use super::{Hall, Mark, Rest, Waiting};
+use super::{Hall, Mark, Rest, RoleCache, Waiting};
 use grasp_core::{EventId, Time};
 use grasp_testkit::{Author, Repository};
 use std::collections::BTreeSet;
@@ -12,12 +12,13 @@ const OID: &str = "1111111111111111111111111111111111111111";
 
 fn read(machine: &Machine, part: usize) -> Vec<Waiting> {
     let (snapshot, rules) = (machine.store.read().unwrap(), machine.rules());
-    let hall = Hall {
+    let mut hall = Hall {
         store: &*snapshot,
         rules: &rules,
         repos: &machine.host.repos,
         now: Time::from_secs(THEN + 60),
         wanted_for: Duration::from_secs(7 * 86_400),
+        roles: RoleCache::default(),
     };
     let (mut found, mut from) = (Vec::new(), Some(Mark::Held(Vec::new())));
     while let Some(mark) = from {

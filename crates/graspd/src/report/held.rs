@@ -4,7 +4,7 @@ use super::shapes::{EventReport, Held, Origin, Purgatory, Tried};
 use super::sight::{Identity, Sight, place};
 use super::{Page, words};
 use crate::hunt;
-use crate::ingest::{Hall, Mark, Rest, Waiting};
+use crate::ingest::{Hall, Mark, Rest, RoleCache, Waiting};
 use grasp_core::id::{hex_decode, hex_encode};
 use grasp_core::nip34::{Announcement, PullRequest};
 use grasp_core::policy::Needs;
@@ -47,7 +47,8 @@ pub(super) struct Known {
 impl Sight<'_> {
     pub(super) fn hall<'s>(&'s self, store: &'s dyn Snapshot) -> Hall<'s> {
         let Self { rules, repos, now, .. } = *self;
-        Hall { store, rules, repos, now, wanted_for: self.identity.wanted_for }
+        let (wanted_for, roles) = (self.identity.wanted_for, RoleCache::default());
+        Hall { store, rules, repos, now, wanted_for, roles }
     }
 
     pub(super) fn shaper<'s>(&'s self, hunts: &'s Hunts) -> Shaper<'s> {

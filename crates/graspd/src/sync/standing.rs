@@ -3,7 +3,7 @@
 //! kept in mind until the engine says that it may be believed.
 
 use super::compare::Difference;
-use crate::ingest::{Ingest, signed_ids};
+use crate::ingest::{Ingest, SignedIds};
 use crate::ledger::{self, Counts, Fingerprint, LackWarner, Look, Peer, Seen, Why};
 use crate::metrics::LedgerMetrics;
 use grasp_core::policy::Rules;
@@ -69,9 +69,10 @@ impl Shown {
         }
         let have: HashSet<&EventId> = difference.have.iter().collect();
         let (mut counts, mut sample) = (Vec::new(), Sample::new(now));
+        let mut shelf = Shelf::new(here, now);
         for repo in repos {
             let mut count = Counts { we_lack, ..Counts::default() };
-            each_id(here, topic, repo, now, &mut |id| {
+            shelf.each_id(topic, repo, &mut |id| {
                 if !ours.contains(&id) {
                     return;
                 }
@@ -163,41 +164,49 @@ impl Sample {
     }
 }
 
-fn each_id(
-    (store, rules): (&dyn EventStore, &Rules),
-    topic: Topic,
-    repo: &RepoId,
+/// What is served here of one repository after another.
+struct Shelf<'a> {
+    store: &'a dyn EventStore,
+    signed: SignedIds<'a>,
     now: Time,
-    sink: &mut dyn FnMut(EventId),
-) -> Result<()> {
-    match topic {
-        Topic::Signed => {
-            signed_ids(&*store.read()?, rules, repo)?.into_iter().for_each(sink);
-            Ok(())
-        }
-        Topic::About => about(store, &repo.coordinate().to_string(), now, sink),
-    }
 }
 
-/// Events about a repository that are served here.
-fn about(
-    store: &dyn EventStore,
-    coordinate: &str,
-    now: Time,
-    sink: &mut dyn FnMut(EventId),
-) -> Result<()> {
-    let mut filter = Filter::default();
-    filter.tags.insert(b'a', vec![coordinate.to_owned()]);
-    let mut cursor = Cursor::new([filter].into(), Want::Positions, u64::MAX, now.timestamp());
-    let (mut count, mut progress) = (0, Progress::Paused);
-    while progress == Progress::Paused && count < COUNTED_MAX {
-        let mut hit = |hit: Hit<'_>| {
-            count += 1;
-            sink(hit.position.id());
-        };
-        progress = store.read()?.advance(Space::Served, &mut cursor, &mut { PAGE }, &mut hit)?;
+impl<'a> Shelf<'a> {
+    fn new((store, rules): (&'a dyn EventStore, &'a Rules), now: Time) -> Self {
+        Self { store, signed: SignedIds::new(rules), now }
     }
-    Ok(())
+
+    fn each_id(
+        &mut self,
+        topic: Topic,
+        repo: &RepoId,
+        sink: &mut dyn FnMut(EventId),
+    ) -> Result<()> {
+        match topic {
+            Topic::Signed => {
+                self.signed.of(&*self.store.read()?, repo)?.into_iter().for_each(sink);
+                Ok(())
+            }
+            Topic::About => self.about(&repo.coordinate().to_string(), sink),
+        }
+    }
+
+    fn about(&self, coordinate: &str, sink: &mut dyn FnMut(EventId)) -> Result<()> {
+        let mut filter = Filter::default();
+        filter.tags.insert(b'a', vec![coordinate.to_owned()]);
+        let until = self.now.timestamp();
+        let mut cursor = Cursor::new([filter].into(), Want::Positions, u64::MAX, until);
+        let (mut count, mut progress) = (0, Progress::Paused);
+        while progress == Progress::Paused && count < COUNTED_MAX {
+            let mut hit = |hit: Hit<'_>| {
+                count += 1;
+                sink(hit.position.id());
+            };
+            let snapshot = self.store.read()?;
+            progress = snapshot.advance(Space::Served, &mut cursor, &mut { PAGE }, &mut hit)?;
+        }
+        Ok(())
+    }
 }
 
 /// All events of a repository that are served here, and their ids summed up.
@@ -208,8 +217,9 @@ pub fn served(
     now: Time,
 ) -> Result<(u64, Fingerprint)> {
     let (mut count, mut fingerprint) = (0, Fingerprint::default());
+    let mut shelf = Shelf::new((store, rules), now);
     for topic in [Topic::Signed, Topic::About] {
-        each_id((store, rules), topic, repo, now, &mut |id| {
+        shelf.each_id(topic, repo, &mut |id| {
             count += 1;
             fingerprint.add(&id);
         })?;
