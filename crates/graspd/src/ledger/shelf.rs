@@ -1,5 +1,6 @@
 //! The ledger on disk: one row for each repository and address, found from either side and in order of
-//! time, and counted by verdict. All of it changes in one transaction; beyond the bound the oldest go.
+//! time, and counted by verdict, in all and minute by minute. All of it changes in one transaction;
+//! beyond the bound the oldest go.
 
 use super::row::{Look, Peer, Row, Seen};
 use crate::report::Verdict;
@@ -14,14 +15,16 @@ pub use aged::{sums_at, tally_at};
 pub const ROWS_MAX: u64 = 200_000;
 
 /// The orders, by the first byte of their keys.
-const BY_PEER: u8 = b'A';
-const BY_REPO: u8 = b'B';
-const BY_TIME: u8 = b'C';
-const TALLY: &[u8] = b"D";
-const SUMS: u8 = b'E';
-const OF_PEER_BY_TIME: u8 = b'F';
-/// Of rows as they were written before there were refs in them.
-const OLD: [&[u8]; 4] = [b"r", b"p", b"t", b"n"];
+const BY_PEER: u8 = b'K';
+const BY_REPO: u8 = b'L';
+const BY_TIME: u8 = b'M';
+const TALLY: &[u8] = b"N";
+const SUMS: u8 = b'O';
+const OF_PEER_BY_TIME: u8 = b'P';
+const SPANS: u8 = b'Q';
+const SPANS_OF_PEER: u8 = b'R';
+/// Of rows as they were written before there were refs in them, and before minutes were counted.
+const OLD: [&[u8]; 10] = [b"r", b"p", b"t", b"n", b"A", b"B", b"C", b"D", b"E", b"F"];
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
@@ -191,6 +194,7 @@ fn count(txn: &mut dyn Transaction, peer: &Peer, look: &Look, came: bool) -> Res
         step(&mut sums.events_both, counts.both);
         step(&mut sums.events_lacking, counts.they_lack);
     }
+    aged::count(txn, peer, look, came)?;
     let unwritable = |_| StoreError::Damaged("unwritable tally");
     txn.put_note(Shelf::Peers, TALLY, &serde_json::to_vec(&tally).map_err(unwritable)?)?;
     match sums.tally.rows() {

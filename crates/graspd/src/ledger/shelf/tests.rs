@@ -38,7 +38,11 @@ fn s30_a_new_comparison_takes_the_place_of_the_old_one() {
     book.set(&relay(1), &repo("acme"), 2);
     book.set(&relay(1), &repo("acme"), 2);
     assert_eq!(book.tally(), Tally { they_lack: 1, ..Tally::default() });
-    assert_eq!(book.notes(), 6, "one row in four orders, the tally, and the sums of its address");
+    assert_eq!(
+        book.notes(),
+        8,
+        "one row in four orders, the tally, the sums of its address, of its minute, and of both"
+    );
     assert_eq!(book.of(&relay(1), &repo("acme")).unwrap().since, Time(1), "the same verdict");
     let nothing = Look::new(Seen::Nothing(Why::NoNegentropy), Time(5));
     book.write(|txn| set(txn, &relay(1), &repo("acme"), nothing.clone()));
@@ -70,6 +74,51 @@ fn s43_verdicts_are_counted_without_looking_at_every_row_and_old_ones_are_no_ver
     );
 }
 
+/// However rows lie about the minutes: as if each had been looked at.
+#[test]
+fn s43_what_is_counted_minute_by_minute_is_what_the_rows_say() {
+    let book = Book::new();
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = move |below: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % below
+    };
+    for _ in 0..400 {
+        let (number, at) = (1 + next(4), next(600_000));
+        let seen = match next(3) {
+            0 => Seen::Nothing(Why::NoNegentropy),
+            1 => Seen::Events(Counts { both: 3, ..Counts::default() }),
+            _ => Seen::Events(Counts { both: 3, they_lack: 1, ..Counts::default() }),
+        };
+        let name = format!("repo-{}", next(80));
+        book.write(|txn| set(txn, &relay(number), &repo(&name), Look::new(seen.clone(), Time(at))));
+    }
+    let snapshot = book.0.read().unwrap();
+    let rows: Vec<Row> =
+        (1..=4).flat_map(|it| of_peer(&*snapshot, &relay(it), usize::MAX).unwrap()).collect();
+    assert!(rows.len() > 200, "{}", rows.len());
+    let by_hand = |of: &dyn Fn(&Row) -> bool, fresh: &std::ops::RangeInclusive<Time>| {
+        let mut tally = Tally::default();
+        for row in rows.iter().filter(|row| of(row)) {
+            let fresh = *fresh.start() <= row.look.at && row.look.at <= *fresh.end();
+            let verdict = row.look.seen.verdict();
+            *tally.of(if fresh { verdict } else { Verdict::Unverifiable }) += 1;
+        }
+        (tally, rows.iter().filter(|row| of(row)).map(|row| row.look.at).min())
+    };
+    let edges = [0, 65_535, 65_536, 65_537, 131_072, 600_000, 700_000];
+    for from in edges.into_iter().chain((0..20).map(|_| next(600_000))) {
+        for long in [0, 1, 65_535, 65_536, 200_000, 700_000] {
+            let fresh = Time(from)..=Time(from + long);
+            assert_eq!(tally_at(&*snapshot, &fresh).unwrap(), by_hand(&|_| true, &fresh));
+            let (sums, oldest) = sums_at(&*snapshot, &relay(2), &fresh).unwrap();
+            assert_eq!((sums.tally, oldest), by_hand(&|row| row.peer == relay(2), &fresh));
+        }
+    }
+}
+
 #[test]
 fn s30_beyond_the_bound_the_oldest_go_and_nothing_of_them_stays() {
     let book = Book::new();
@@ -80,7 +129,7 @@ fn s30_beyond_the_bound_the_oldest_go_and_nothing_of_them_stays() {
     let kept: Vec<u64> =
         (1..=6).filter(|number| book.of(&relay(*number), &repo("acme")).is_some()).collect();
     assert_eq!(kept, [3, 4, 5, 6]);
-    assert_eq!((book.tally().rows(), book.notes()), (4, 4 * 4 + 4 + 1));
+    assert_eq!((book.tally().rows(), book.notes()), (4, 4 * 4 + 2 * 4 + 1 + 1));
 }
 
 #[test]
@@ -99,11 +148,11 @@ fn s30_what_is_not_followed_any_more_is_forgotten_piece_by_piece() {
     assert_eq!(removed(&|txn| forget_peer(txn, &relay(1), 2)), 2);
     assert_eq!(removed(&|txn| forget_peer(txn, &relay(1), 2)), 1);
     assert_eq!(removed(&|txn| keep_only(txn, &repo("acme"), &|peer| *peer == relay(3))), 1);
-    assert_eq!((book.tally().rows(), book.notes()), (5, 5 * 4 + 2 + 1));
+    assert_eq!((book.tally().rows(), book.notes()), (5, 5 * 4 + 2 * 2 + 1 + 1));
     assert!(book.of(&relay(2), &repo("acme2")).is_some());
     book.write(|txn| txn.put_note(Shelf::Peers, b"rsomething", b"{}"));
     assert_eq!(removed(&|txn| forget_older(txn, Time(3), 10)), 2);
-    assert_eq!((book.tally().rows(), book.notes()), (3, 3 * 4 + 1 + 1));
+    assert_eq!((book.tally().rows(), book.notes()), (3, 3 * 4 + 2 * 1 + 1 + 1));
 }
 
 #[test]
