@@ -339,13 +339,15 @@ impl Relay {
         let asked = self.session().map(Session::owed).unwrap_or_default();
         let owed = || self.owed.iter().chain(&asked).map(|(id, _)| *id);
         let named = owed().count() <= OWED_NAMED_MAX;
+        // What is to be looked at again soon would otherwise wait for its turn after a restart.
+        let rechecks = self.groups.iter().any(|group| group.recheck.is_some());
         Record {
             health: self.health,
             last_alive: self.alive_at(now).filter(|_| named),
             owed: owed().take(OWED_NAMED_MAX).collect(),
             confirmed_through: self.confirmed_through(wanted).min(last_serial),
             daily_at: self.daily_at,
-            verified: Some(self.oldest_verdict()).filter(|at| *at > Time(0)),
+            verified: Some(self.oldest_verdict()).filter(|at| *at > Time(0) && !rechecks),
             paused_until: Some(self.brake.paused_until).filter(|until| *until > now),
             cooling_until: Some(self.brake.cooling_until).filter(|until| *until > now),
             learned: self.learned,

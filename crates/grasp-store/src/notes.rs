@@ -28,7 +28,7 @@ pub enum Shelf {
     Copies = 8,
     /// ids of refused events, in four orders
     Refused = 9,
-    /// relay + repository -> what each lacked at the last comparison, in four orders
+    /// address + repository -> what was seen there at the last look, in four orders, and counted
     Peers = 10,
     /// relay -> its health, what was confirmed there, what it allows
     Relays = 11,

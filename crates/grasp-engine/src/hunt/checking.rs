@@ -13,9 +13,13 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Beside a day's bytes checks have this part of as many.
 const BYTES_PART: u64 = 16;
 
-/// What checks may receive where fetches may so much.
+/// What checks may receive in a day where fetches may so much.
+pub fn check_bytes(per_day: u64) -> u64 {
+    per_day / BYTES_PART
+}
+
 pub(super) fn check_budget(per_day: u64) -> Budget {
-    Budget::new(per_day / BYTES_PART)
+    Budget::new(check_bytes(per_day))
 }
 
 impl Hunt {

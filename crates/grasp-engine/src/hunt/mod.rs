@@ -25,6 +25,7 @@ mod turns;
 mod view;
 mod vocabulary;
 
+pub use checking::check_bytes;
 pub use machine::Hunt;
 pub use settings::HuntSettings;
 pub use view::{DomainView, HuntTotals};

@@ -72,9 +72,11 @@ pub fn start(config: &Config, node: &Arc<Node>) -> anyhow::Result<()> {
     node.tasks.spawn(feed::run(Arc::clone(&ground), sender));
     let mut settings = config.hunt.settings.clone();
     settings.window += UNDER_WAY_MAX;
+    let bytes_per_day = grasp_engine::hunt::check_bytes(settings.bytes_per_day_max);
     let watch = drive::start(settings, inbox, Arc::clone(&ground));
     node.tasks.spawn(repair::run(Arc::clone(&ground), watch.clone(), config.hunt.repair_every));
-    let guide = Guide { hunt: watch.clone(), fetcher: ground.fetcher.clone(), rule };
+    let (hunt, fetcher) = (watch.clone(), ground.fetcher.clone());
+    let guide = Guide { hunt, fetcher, rule, bytes_per_day };
     let _ = watch.checks.set(checks::start(guide, node));
     // Started once, so nobody was there before.
     let _ = node.hunt.set(watch);

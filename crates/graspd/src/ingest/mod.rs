@@ -48,7 +48,7 @@ pub use preview::{Preview, Round, compare, may_upload, others_in_need, preview};
 pub use roles::RoleCache;
 pub use second_chance::{SecondChance, Sizes};
 pub use settle::{Checkpoint, Step};
-pub use signed::{Signed, SignedIds, concerned, signed};
+pub use signed::{Signatures, Signed, signed};
 pub use uploads::UploadLimits;
 pub use views::{Hosting, hosted};
 pub use waiting::{Hall, Mark, Rest, Waiting};

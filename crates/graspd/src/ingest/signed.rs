@@ -23,51 +23,50 @@ pub struct Signed {
 
 /// `None` if the repository is not served here.
 pub fn signed(store: &dyn EventStore, rules: &Rules, repo: &RepoId) -> Result<Option<Signed>> {
-    let snapshot = store.read()?;
-    let served = announcement(&*snapshot, repo)?.filter(|(_, it)| *it == Standing::Served);
-    let Some((found, _)) = served else { return Ok(None) };
-    let Ok(announcement) = Announcement::parse(&found.event) else { return Ok(None) };
-    if !rules.hosts(&announcement) {
-        return Ok(None);
-    }
-    let mut roles = RoleCache::default();
-    let family = family(&*snapshot, &mut roles, [repo.owner], repo.identifier.as_str())?;
-    let members = family.members_of(&repo.owner, rules.maintainer_rule).unwrap_or_default();
-    let (mut spoken, mut waits) = (Vec::new(), Vec::new());
-    for member in &members {
-        spoken.extend(said(&*snapshot, member, &repo.identifier)?);
-        waits.extend(waiting(&*snapshot, member, &repo.identifier)?);
-        let wanted = snapshot.current(Space::Wanted, &state_of(member, &repo.identifier))?;
-        waits.extend(wanted.as_ref().and_then(candidate));
-    }
-    let governing = preferred(&spoken);
-    let beats = |it: &&Candidate| governing.is_none_or(|now| it.rank.beats(&now.rank));
-    let whole = |it: &&Candidate| it.state.satisfiable && it.state.names_objects();
-    let newest = preferred(waits.iter().filter(whole).filter(beats));
-    Ok(Some(Signed {
-        announcement,
-        in_force: governing.map(|it| it.state.refs.clone()),
-        waiting: newest.map(|it| it.state.refs.clone()),
-    }))
+    Signatures::new(rules).of(&*store.read()?, repo)
 }
 
 /// Reads what people signed for one repository after another, each announcement once.
 #[derive(Debug)]
-pub struct SignedIds<'a> {
+pub struct Signatures<'a> {
     rules: &'a Rules,
     roles: RoleCache,
 }
 
-impl<'a> SignedIds<'a> {
+impl<'a> Signatures<'a> {
     pub fn new(rules: &'a Rules) -> Self {
         Self { rules, roles: RoleCache::default() }
     }
 
+    /// `None` if the repository is not served here.
+    pub fn of(&mut self, store: &dyn Snapshot, repo: &RepoId) -> Result<Option<Signed>> {
+        let served = announcement(store, repo)?.filter(|(_, it)| *it == Standing::Served);
+        let Some((found, _)) = served else { return Ok(None) };
+        let Ok(announcement) = Announcement::parse(&found.event) else { return Ok(None) };
+        if !self.rules.hosts(&announcement) {
+            return Ok(None);
+        }
+        let (mut spoken, mut waits) = (Vec::new(), Vec::new());
+        for member in &self.members(store, repo)? {
+            spoken.extend(said(store, member, &repo.identifier)?);
+            waits.extend(waiting(store, member, &repo.identifier)?);
+            let wanted = store.current(Space::Wanted, &state_of(member, &repo.identifier))?;
+            waits.extend(wanted.as_ref().and_then(candidate));
+        }
+        let governing = preferred(&spoken);
+        let beats = |it: &&Candidate| governing.is_none_or(|now| it.rank.beats(&now.rank));
+        let whole = |it: &&Candidate| it.state.satisfiable && it.state.names_objects();
+        let newest = preferred(waits.iter().filter(whole).filter(beats));
+        Ok(Some(Signed {
+            announcement,
+            in_force: governing.map(|it| it.state.refs.clone()),
+            waiting: newest.map(|it| it.state.refs.clone()),
+        }))
+    }
+
     /// What is served here: who announced it, and every state of those who have a say.
-    pub fn of(&mut self, store: &dyn Snapshot, repo: &RepoId) -> Result<Vec<EventId>> {
-        let family = family(store, &mut self.roles, [repo.owner], repo.identifier.as_str())?;
-        let members = family.members_of(&repo.owner, self.rules.maintainer_rule);
-        let members = members.unwrap_or_default();
+    pub fn ids(&mut self, store: &dyn Snapshot, repo: &RepoId) -> Result<Vec<EventId>> {
+        let members = self.members(store, repo)?;
         let states = members.iter().map(|member| state_of(member, &repo.identifier));
         let mut ids = Vec::new();
         for coordinate in std::iter::once(repo.coordinate()).chain(states) {
@@ -76,18 +75,22 @@ impl<'a> SignedIds<'a> {
         }
         Ok(ids)
     }
-}
 
-/// The repositories here in which this author has a say.
-pub fn concerned(
-    store: &dyn EventStore,
-    rules: &Rules,
-    author: &PubKey,
-    identifier: &Identifier,
-) -> Result<Vec<RepoId>> {
-    let snapshot = store.read()?;
-    let (mut roles, around) = (RoleCache::default(), BTreeSet::from([*author]));
-    let (_, views) = views(&*snapshot, &mut roles, rules, identifier, &around)?;
-    let theirs = views.into_iter().filter(|view| view.members.contains(author));
-    Ok(theirs.map(|view| view.repo).collect())
+    /// The repositories here in which this author has a say.
+    pub fn concerned(
+        &mut self,
+        store: &dyn Snapshot,
+        author: &PubKey,
+        identifier: &Identifier,
+    ) -> Result<Vec<RepoId>> {
+        let around = BTreeSet::from([*author]);
+        let (_, views) = views(store, &mut self.roles, self.rules, identifier, &around)?;
+        let theirs = views.into_iter().filter(|view| view.members.contains(author));
+        Ok(theirs.map(|view| view.repo).collect())
+    }
+
+    fn members(&mut self, store: &dyn Snapshot, repo: &RepoId) -> Result<BTreeSet<PubKey>> {
+        let family = family(store, &mut self.roles, [repo.owner], repo.identifier.as_str())?;
+        Ok(family.members_of(&repo.owner, self.rules.maintainer_rule).unwrap_or_default())
+    }
 }

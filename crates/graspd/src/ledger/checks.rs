@@ -3,17 +3,17 @@
 
 use super::ends::Report;
 use super::look::{Done, look};
+use super::news::{self, Named, News};
 use super::rounds::{Check, Finding, RoundSettings, Rounds};
 use super::row::Peer;
-use super::{keep_only, of, tell};
-use crate::fetch::{Depth, Fetcher};
+use super::{keep_only, tell};
+use crate::fetch::Fetcher;
 use crate::hunt::HuntWatch;
-use crate::ingest::{Signed, concerned, signed};
 use crate::node::Node;
 use crate::outbound::Rule;
 use grasp_core::nip34::Announcement;
-use grasp_core::{CloneUrl, Kind, RepoId, Time};
-use grasp_store::{EventStore, Result, Space, StoredEvent, Transaction};
+use grasp_core::{CloneUrl, RepoId, Time};
+use grasp_store::{EventStore, Result, Transaction};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +25,8 @@ pub struct Guide {
     pub hunt: HuntWatch,
     pub fetcher: Fetcher,
     pub rule: Rule,
+    /// What all looks together may receive.
+    pub bytes_per_day: u64,
 }
 
 /// A word to those who look.
@@ -37,7 +39,8 @@ pub(super) enum Word {
     /// What was fetched from there was of no use, or was good.
     Doubt(Check),
     Trust(Check),
-    Done(Check, Done),
+    /// A look is over, and so many bytes came in.
+    Done(Check, Done, u64),
 }
 
 impl CheckWatch {
@@ -57,8 +60,8 @@ impl CheckWatch {
     }
 }
 
-const KINDS: [Kind; 2] = [Kind::ANNOUNCEMENT, Kind::STATE];
-const ROWS_MAX: usize = 1_000;
+/// The part of it that the looks of one owner may take.
+const OWNERS_SHARE: u64 = 8;
 const SLEEP_MAX: Duration = Duration::from_secs(5);
 const TIDY_EVERY: Duration = Duration::from_secs(60);
 const FORGOTTEN_MAX: usize = 1_000;
@@ -67,6 +70,7 @@ pub fn start(guide: Guide, node: &Arc<Node>) -> CheckWatch {
     let (words, said) = mpsc::unbounded_channel();
     let settings = RoundSettings {
         age_max: node.reports.identity.verdict_age_max,
+        bytes_per_owner: guide.bytes_per_day / OWNERS_SHARE,
         ..RoundSettings::default()
     };
     let checker = Checker {
@@ -74,6 +78,8 @@ pub fn start(guide: Guide, node: &Arc<Node>) -> CheckWatch {
         guide: Arc::new(guide),
         rounds: Rounds::new(settings),
         words: words.clone(),
+        line: 0,
+        began: None,
         started: node.clock.now(),
         tidy_at: Time(0),
     };
@@ -86,6 +92,9 @@ struct Checker {
     guide: Arc<Guide>,
     rounds: Rounds,
     words: mpsc::UnboundedSender<Word>,
+    /// The last serial that was read, and the last there was when this run began.
+    line: u64,
+    began: Option<u64>,
     started: Time,
     tidy_at: Time,
 }
@@ -93,14 +102,18 @@ struct Checker {
 impl Checker {
     async fn run(mut self, mut said: mpsc::UnboundedReceiver<Word>) {
         let closing = self.node.closing.clone();
-        let (mut line, mut word) = (0, None);
+        let mut word = None;
         loop {
             self.rounds.mind_the_clock(self.node.clock.now());
             if let Some(word) = word.take() {
                 self.hear(word).await;
             }
-            line = self.catch_up(line).await.unwrap_or(line);
+            let is_behind = self.catch_up().await.unwrap_or(false);
             self.work();
+            if is_behind && !closing.is_cancelled() {
+                word = said.try_recv().ok();
+                continue;
+            }
             let now = self.node.clock.now();
             self.tidy(now).await;
             let wait = self.rounds.next_deadline(now).map_or(SLEEP_MAX, |at| at.since(now));
@@ -115,74 +128,65 @@ impl Checker {
 
     async fn hear(&mut self, word: Word) {
         let now = self.node.clock.now();
+        if let Word::Done(check, _, bytes) = &word {
+            self.rounds.received(check, *bytes, now);
+        }
         match word {
             Word::Now(Some(repo)) => self.rounds.now(&repo, now),
             Word::Now(None) => self.rounds.everything_now(now),
             Word::Doubt(check) => self.rounds.doubt(&check, now),
             Word::Trust(check) => self.rounds.trust(&check),
-            Word::Done(check, Done::Looked(found, pause)) => {
+            Word::Done(check, Done::Looked(found, pause), _) => {
                 self.rounds.done(&check, found, pause, now);
             }
-            Word::Done(check, Done::PutOff(until)) => self.rounds.put_off(&check, until),
-            Word::Done(check, Done::Gone) => {
+            Word::Done(check, Done::PutOff(until), _) => self.rounds.put_off(&check, until),
+            Word::Done(check, Done::Gone, _) => {
                 self.rounds.done(&check, Finding::Nothing, None, now);
                 self.look_at(check.repo).await;
             }
         }
     }
 
-    /// What was served since then: new mirrors are looked at soon, and old ones after a state.
-    async fn catch_up(&mut self, line: u64) -> Option<u64> {
+    /// A page of what was served since: new mirrors are looked at soon, and old ones after a state. Is
+    /// there more? What was signed before this run is looked at when it is due.
+    async fn catch_up(&mut self) -> Option<bool> {
         let last = self.ask(|store| store.read()?.last_serial()).await?;
-        let mut from = line + 1;
-        while from <= last {
-            let (found, next) = self.ask(move |store| page(store, from, last)).await?;
-            for it in found {
-                match it.event.kind {
-                    Kind::ANNOUNCEMENT => {
-                        let repo = it.event.coordinate().and_then(|it| it.repo());
-                        if let Some(repo) = repo {
-                            self.look_at(repo).await;
-                        }
-                    }
-                    // What was signed before this run is looked at when it is due.
-                    _ if line > 0 => self.state(&it).await,
-                    _ => {}
-                }
-            }
-            match next {
-                Some(next) => from = next,
-                None => break,
-            }
+        let began = *self.began.get_or_insert(last);
+        let is_new = self.line >= began;
+        let serials = self.line + 1..=if is_new { last } else { began };
+        if serials.is_empty() {
+            return Some(false);
         }
-        Some(last)
+        let (node, upto) = (Arc::clone(&self.node), *serials.end());
+        let (found, next) =
+            self.ask(move |store| news::page(store, &node, serials, is_new)).await?;
+        for it in found {
+            self.learn(it).await;
+        }
+        self.line = next.map_or(upto, |next| next - 1);
+        Some(self.line < last)
     }
 
-    async fn state(&mut self, it: &StoredEvent) {
-        let Ok(identifier) = it.event.d().parse() else { return };
-        let (rules, author) = (Arc::clone(&self.node.rules), it.event.pubkey);
-        let repos = self.ask(move |store| concerned(store, &rules, &author, &identifier)).await;
+    async fn learn(&mut self, news: News) {
         let now = self.node.clock.now();
-        for repo in repos.into_iter().flatten() {
-            self.rounds.changed(&repo, now);
+        match news {
+            News::Signed(repo) => self.rounds.changed(&repo, now),
+            News::Named(repo, Some(Named { announcement, clones })) => {
+                self.rounds.follow(&repo, &clones, now);
+                self.keep_named(repo, Some(announcement)).await;
+            }
+            News::Named(repo, None) => {
+                self.rounds.forget(&repo);
+                self.keep_named(repo, None).await;
+            }
         }
     }
 
     /// Follows a repository as it stands now, or not any more.
     async fn look_at(&mut self, repo: RepoId) {
-        let (node, asked) = (Arc::clone(&self.node), repo.clone());
-        let found = self.ask(move |store| named(store, &node, &asked)).await;
-        let now = self.node.clock.now();
-        match found {
-            Some(Some((announcement, clones))) => {
-                self.rounds.follow(&repo, &clones, now);
-                self.keep_named(repo, Some(announcement)).await;
-            }
-            Some(None) => {
-                self.rounds.forget(&repo);
-                self.keep_named(repo, None).await;
-            }
-            None => {}
+        let node = Arc::clone(&self.node);
+        if let Some(news) = self.ask(move |store| news::of_repo(store, &node, &repo)).await {
+            self.learn(news).await;
         }
     }
 
@@ -214,14 +218,11 @@ impl Checker {
         while let Some(check) = self.rounds.poll(now) {
             let (node, guide) = (Arc::clone(&self.node), Arc::clone(&self.guide));
             let report = Report::new(self.words.clone(), check.clone());
-            let depth = match self.rounds.is_doubted(&check) {
-                true => Depth::Thorough,
-                false => Depth::Routine,
-            };
+            let care = self.rounds.care(&check, now);
             self.node.tasks.spawn(async move {
                 let closing = node.closing.clone();
                 let done = tokio::select! {
-                    done = look(&node, &guide, &check, depth) => Some(done),
+                    done = look(&node, &guide, &check, care) => Some(done),
                     () = closing.cancelled() => None,
                 };
                 report.end(done);
@@ -240,6 +241,10 @@ impl Checker {
         let found = self.ask(move |store| tell::summary(&*store.read()?, now, age_max)).await;
         if let Some(ledger) = found {
             self.node.metrics.ledger.tell(&ledger);
+        }
+        if self.ask(|store| super::has_old_shapes(&*store.read()?)).await == Some(true) {
+            let jotting = |txn: &mut dyn Transaction| super::forget_old_shapes(txn, FORGOTTEN_MAX);
+            self.node.ingest.jot(Box::new(jotting)).await;
         }
         // Only once everything that is followed had its turn.
         if now.since(self.started) > age_max * 2 {
@@ -271,31 +276,4 @@ pub(super) async fn ask<T: Send + 'static>(
             None
         }
     }
-}
-
-fn page(store: &dyn EventStore, from: u64, last: u64) -> Result<(Vec<StoredEvent>, Option<u64>)> {
-    let mut found = Vec::new();
-    let mut sink = |it: StoredEvent| found.push(it);
-    let next = store.read()?.walk(Space::Served, from..=last, &KINDS, ROWS_MAX, &mut sink)?;
-    Ok((found, next))
-}
-
-type Named = (Announcement, Vec<(CloneUrl, Option<Time>)>);
-
-/// Where a served repository is said to be, with the time of the last look.
-fn named(store: &dyn EventStore, node: &Node, repo: &RepoId) -> Result<Option<Named>> {
-    let found = signed(store, &node.rules, repo)?;
-    let snapshot = store.read()?;
-    let Some(Signed { announcement, .. }) = found else {
-        // What was imported may be served and followed, though nobody asked us to host it.
-        let served = snapshot.current(Space::Served, &repo.coordinate())?;
-        let parsed = served.and_then(|it| Announcement::parse(&it.event).ok());
-        return Ok(parsed.map(|announcement| (announcement, Vec::new())));
-    };
-    let mut clones = Vec::new();
-    for url in tell::clones(&node.service, &announcement, repo) {
-        let last = of(&*snapshot, &Peer::Git(url.clone()), repo)?.map(|look| look.at);
-        clones.push((url, last));
-    }
-    Ok(Some((announcement, clones)))
 }

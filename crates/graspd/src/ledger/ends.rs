@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 pub(super) struct Report {
     words: mpsc::UnboundedSender<Word>,
     check: Check,
-    done: Option<Done>,
+    done: Option<(Done, u64)>,
 }
 
 impl Report {
@@ -22,15 +22,17 @@ impl Report {
         Self { words, check, done: None }
     }
 
-    pub(super) fn end(mut self, done: Option<Done>) {
+    /// With the bytes that came in.
+    pub(super) fn end(mut self, done: Option<(Done, u64)>) {
         self.done = done;
     }
 }
 
 impl Drop for Report {
     fn drop(&mut self) {
-        let done = self.done.take().unwrap_or(Done::Looked(Finding::Nothing, None));
-        let _ = self.words.send(Word::Done(self.check.clone(), done));
+        let broken_off = || (Done::Looked(Finding::Nothing, None), 0);
+        let (done, bytes) = self.done.take().unwrap_or_else(broken_off);
+        let _ = self.words.send(Word::Done(self.check.clone(), done, bytes));
     }
 }
 
@@ -77,10 +79,10 @@ mod tests {
         });
         assert!(ended.await.is_err_and(|error| error.is_panic()));
         let word = said.recv().await;
-        let nothing = matches!(&word, Some(Word::Done(it, Done::Looked(Finding::Nothing, None))) if *it == check);
+        let nothing = matches!(&word, Some(Word::Done(it, Done::Looked(Finding::Nothing, None), 0)) if *it == check);
         assert!(nothing, "{word:?}");
-        report().end(Some(Done::Gone));
+        report().end(Some((Done::Gone, 7)));
         let word = said.recv().await;
-        assert!(matches!(word, Some(Word::Done(_, Done::Gone))), "{word:?}");
+        assert!(matches!(word, Some(Word::Done(_, Done::Gone, 7))), "{word:?}");
     }
 }

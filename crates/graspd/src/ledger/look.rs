@@ -4,7 +4,7 @@
 use super::checks::{Guide, ask};
 use super::ends::Leave;
 use super::refs::{Refs, compare};
-use super::rounds::{Check, Finding};
+use super::rounds::{Care, Check, Finding};
 use super::row::{Look, Peer, Seen, Why};
 use super::{of, tell};
 use crate::clock::Clock;
@@ -51,36 +51,38 @@ struct Expected {
     objects: Giving,
 }
 
-pub(super) async fn look(node: &Node, guide: &Guide, check: &Check, depth: Depth) -> Done {
+/// With the bytes that came in.
+pub(super) async fn look(node: &Node, guide: &Guide, check: &Check, care: Care) -> (Done, u64) {
     match expected(node, check).await {
-        None => return Done::Gone,
+        None => return (Done::Gone, 0),
         // Nobody signed anything yet; when somebody does, it is looked at.
         Some(Expected { signed: Signed { in_force: None, .. }, .. }) => {
-            return Done::Looked(Finding::Equal, None);
+            return (Done::Looked(Finding::Equal, None), 0);
         }
         Some(_) => {}
     }
     let domain = check.url.domain();
     if let Err(until) = guide.hunt.may_check(&domain, false).await {
-        return Done::PutOff(until);
+        return (Done::PutOff(until), 0);
     }
     let mut leave = Leave::new(&guide.hunt, domain.clone());
-    let mut desk = Hand { hunt: &guide.hunt, clock: &node.clock, domain };
+    let mut desk = Hand { hunt: &guide.hunt, clock: &node.clock, domain, bytes: 0 };
     let mut visit = guide.fetcher.visit(&check.url, guide.rule, &mut desk);
     let listed = timeout(LOOK_MAX, visit.list()).await.unwrap_or_else(|_| Err(slow()));
     // Read after they were asked: what was signed meanwhile they can hardly have.
     let expected = expected(node, check).await;
     let probed = match (&expected, &listed) {
-        (Some(it), Ok(theirs)) => probe(&mut visit, it, theirs, depth, node.clock.now()).await,
+        (Some(it), Ok(theirs)) => probe(&mut visit, it, theirs, care, node.clock.now()).await,
         _ => None,
     };
     drop(visit);
     leave.objected = objection(listed.as_ref().err()).or(objection(failure(probed.as_ref())));
     drop(leave);
-    match expected {
+    let done = match expected {
         None => Done::Gone,
         Some(expected) => conclude(node, check, &expected, listed, probed).await,
-    }
+    };
+    (done, desk.bytes)
 }
 
 /// Asks for the objects of what is as signed, if anything is.
@@ -88,13 +90,20 @@ async fn probe(
     visit: &mut Visit<'_, Hand<'_>>,
     expected: &Expected,
     theirs: &Refs,
-    depth: Depth,
+    care: Care,
     now: Time,
 ) -> Option<Result<Probed, Outcome>> {
-    let depth = if expected.objects == Giving::Lacking { Depth::Thorough } else { depth };
+    let depth = match (expected.objects, care) {
+        (_, Care::Doubtful) | (Giving::Lacking, _) => Depth::Thorough,
+        (Giving::Given | Giving::Unknown, _) => Depth::Routine,
+    };
     let tips = tips(expected.signed.in_force.as_ref()?, theirs, depth.tips_max(), now);
     if tips.is_empty() {
         return None;
+    }
+    // Everything would have to be asked for, and that not as often as somebody signs something.
+    if (expected.objects, care) == (Giving::Lacking, Care::Usual) {
+        return Some(Ok(Probed::Unclear));
     }
     let long = if depth == Depth::Thorough { THOROUGH_MAX } else { LOOK_MAX };
     let probed = timeout(long, visit.probe(&tips, depth)).await.unwrap_or_else(|_| Err(slow()));
@@ -240,6 +249,7 @@ struct Hand<'a> {
     hunt: &'a HuntWatch,
     clock: &'a Clock,
     domain: Domain,
+    bytes: u64,
 }
 
 impl Desk for Hand<'_> {
@@ -254,6 +264,7 @@ impl Desk for Hand<'_> {
     }
 
     fn received(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
         self.hunt.received(self.domain.clone(), bytes);
     }
 

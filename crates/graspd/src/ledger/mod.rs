@@ -6,6 +6,7 @@ pub mod checks;
 mod chronicle;
 mod ends;
 mod look;
+mod news;
 mod place;
 pub mod refs;
 pub mod rounds;
@@ -18,8 +19,8 @@ mod words;
 pub use chronicle::{Chronicle, Received, SLOTS, uptime_percent};
 pub use row::{Counts, Fingerprint, Look, Peer, RefCounts, Row, Seen, Why};
 pub use shelf::{
-    ROWS_MAX, Sums, Tally, forget_older, forget_peer, keep_only, of, of_peer, set, sums, sums_at,
-    tally, tally_at,
+    ROWS_MAX, Sums, Tally, forget_old_shapes, forget_older, forget_peer, has_old_shapes, keep_only,
+    of, of_peer, set, sums, sums_at, tally, tally_at,
 };
 pub use tell::{mirrors, of_relay, of_repo, summary};
 pub use warner::{LackWarner, Unsaid};

@@ -6,6 +6,7 @@ mod clock;
 mod doubts;
 mod places;
 mod settings;
+mod shares;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +15,7 @@ use doubts::Doubts;
 use grasp_core::{CloneUrl, PubKey, RepoId, Time};
 use places::{Claim, Places};
 pub use settings::RoundSettings;
+use shares::Shares;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -37,13 +39,25 @@ pub struct Rounds {
     later: BTreeMap<Check, BTreeSet<Time>>,
     /// For when the last look was called that something new made.
     early: BTreeMap<Check, Time>,
-    /// Where all was not well the last time: how long it was left alone since.
-    gaps: BTreeMap<Check, Duration>,
+    /// Where all was not well the last time.
+    gaps: BTreeMap<Check, Gap>,
     doubts: Doubts,
+    shares: Shares,
     /// Nothing could begin then, and nothing has changed since.
     idle_at: Option<Time>,
     /// The latest time.
     seen: Time,
+}
+
+/// Why a place is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Care {
+    /// It is due, or something new was signed.
+    Usual,
+    /// All was not well there, and it was left alone for long enough.
+    Again,
+    /// What was fetched from there was of no use.
+    Doubtful,
 }
 
 /// What a look came to.
@@ -56,6 +70,13 @@ pub enum Finding {
     Nothing,
 }
 
+/// How long a place is left alone, and until when.
+#[derive(Debug, Clone, Copy)]
+struct Gap {
+    wait: Duration,
+    until: Time,
+}
+
 /// Until the next look after one that did not end well.
 const RECHECK_FIRST: Duration = Duration::from_secs(60);
 const RETRY_FIRST: Duration = Duration::from_secs(600);
@@ -63,7 +84,8 @@ const RETRY_FIRST: Duration = Duration::from_secs(600);
 impl Rounds {
     pub fn new(settings: RoundSettings) -> Self {
         let places = Places::new(settings.at_once_per_domain_max);
-        Self { settings, places, ..Self::default() }
+        let shares = Shares::new(settings.bytes_per_owner);
+        Self { settings, places, shares, ..Self::default() }
     }
 
     pub fn len(&self) -> usize {
@@ -118,6 +140,9 @@ impl Rounds {
     /// Somebody wants to know.
     pub fn now(&mut self, repo: &RepoId, now: Time) {
         for check in self.of(repo) {
+            if let Some(gap) = self.gaps.get_mut(&check) {
+                gap.until = gap.until.min(now);
+            }
             self.bring_forward(check, now);
         }
     }
@@ -146,9 +171,18 @@ impl Rounds {
         self.doubts.trust(check);
     }
 
-    /// Is what goes on there a look because of a doubt?
-    pub fn is_doubted(&self, check: &Check) -> bool {
-        self.doubts.is_running(check)
+    /// How closely to look at what `poll` named.
+    pub fn care(&self, check: &Check, now: Time) -> Care {
+        match self.gaps.get(check) {
+            _ if self.doubts.is_running(check) => Care::Doubtful,
+            Some(gap) if gap.until <= now => Care::Again,
+            _ => Care::Usual,
+        }
+    }
+
+    /// So much came in by a look at somebody's repository.
+    pub fn received(&mut self, check: &Check, bytes: u64, now: Time) {
+        self.shares.pay(check.repo.owner, bytes, now);
     }
 
     /// What to look at now, if anything. Every one ends with `done` or `put_off`.
@@ -166,22 +200,28 @@ impl Rounds {
     }
 
     /// It was looked at; `pause` is until when the place wants to be left alone. Where all is not well
-    /// it is looked at again soon, and then ever less.
+    /// it is looked at again soon, and then ever less; a look in between changes nothing of that.
     pub fn done(&mut self, check: &Check, found: Finding, pause: Option<Time>, now: Time) {
         let interval = self.interval(check);
         let recheck = RECHECK_FIRST.min(self.settings.age_max / 4);
-        let gap = self.gaps.remove(check).unwrap_or_default();
         let first = match found {
             Finding::Equal => interval,
             Finding::Differs => recheck,
             Finding::Nothing => RETRY_FIRST,
         };
-        let wait = (gap * 2).max(first).min(interval);
+        let gap = match self.gaps.remove(check) {
+            Some(gap) if gap.until > now => gap,
+            before => {
+                let before = before.map_or(Duration::ZERO, |gap| gap.wait);
+                let wait = (before * 2).max(first).min(interval);
+                Gap { wait, until: now.plus(wait) }
+            }
+        };
         if found != Finding::Equal && self.due_at(check).is_some() {
-            self.gaps.insert(check.clone(), wait);
+            self.gaps.insert(check.clone(), gap);
         }
         let doubted = self.doubts.end(check, recheck..=interval, now);
-        let due = now.plus(if found == Finding::Equal { interval } else { wait });
+        let due = if found == Finding::Equal { now.plus(interval) } else { gap.until };
         let called = self.later_than(check, now).into_iter().chain(doubted).min();
         self.end(check, called.map_or(due, |called| called.min(due)), pause);
     }
@@ -198,7 +238,8 @@ impl Rounds {
             return Some(now);
         }
         let room = self.running.len() < self.settings.at_once_max;
-        self.places.next_after(self.idle_at.unwrap_or(now)).filter(|_| room)
+        let places = self.places.next_after(self.idle_at.unwrap_or(now));
+        places.into_iter().chain(self.shares.next_after(now)).min().filter(|_| room)
     }
 
     /// Whoever has nothing goes first. While others wait, nobody gets more than a quarter of all looks;
@@ -211,6 +252,7 @@ impl Rounds {
         let share = (all / 4).max(1);
         let most = (all - share).max(share);
         let claim = |owner: &PubKey| match self.owners.get(owner).copied().unwrap_or(0) {
+            _ if !self.shares.may_go_on(owner, now) => None,
             0 => Some(Claim::Best),
             running if running < share => Some(Claim::Good),
             running if running < most => Some(Claim::Weak),

@@ -115,8 +115,7 @@ pub fn keep_only(
     Ok(rows.len())
 }
 
-/// Removes up to `count_max` of the rows that nobody has renewed since then; returns how many. Rows
-/// in an older shape go with them.
+/// Removes up to `count_max` of the rows that nobody has renewed since then; returns how many.
 pub fn forget_older(txn: &mut dyn Transaction, than: Time, count_max: usize) -> Result<usize> {
     let mut removed = 0;
     while removed < count_max
@@ -125,12 +124,27 @@ pub fn forget_older(txn: &mut dyn Transaction, than: Time, count_max: usize) -> 
         remove(txn, &oldest)?;
         removed += 1;
     }
+    Ok(removed)
+}
+
+/// Are there rows in a shape that is not read any more?
+pub fn has_old_shapes(store: &dyn Snapshot) -> Result<bool> {
+    for prefix in OLD {
+        if !store.notes(Shelf::Peers, prefix, 1)?.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Removes some of them, up to `count_max` of each kind of note.
+pub fn forget_old_shapes(txn: &mut dyn Transaction, count_max: usize) -> Result<()> {
     for prefix in OLD {
         for (key, _) in txn.notes(Shelf::Peers, prefix, count_max)? {
             txn.remove_note(Shelf::Peers, &key)?;
         }
     }
-    Ok(removed)
+    Ok(())
 }
 
 pub fn tally(store: &dyn Snapshot) -> Result<Tally> {

@@ -6,7 +6,7 @@ use crate::readers::Readers;
 use anyhow::Context;
 use grasp_core::RelayUrl;
 use grasp_engine::Record;
-use grasp_store::{Shelf, Transaction};
+use grasp_store::{Shelf, StoreError, Transaction};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
@@ -27,11 +27,20 @@ const FORGOTTEN_ROWS_MAX: usize = 1_000;
 const ROWS_MAX: usize = 100_000;
 
 pub(super) async fn recall(readers: &Readers) -> anyhow::Result<Vec<Recalled>> {
-    let notes = readers.ask(|store| store.read()?.notes(Shelf::Relays, &[], ROWS_MAX));
-    let notes = notes.await.context("the store's readers are gone")??;
+    let found = readers.ask(|store| {
+        let snapshot = store.read()?;
+        let notes = snapshot.notes(Shelf::Relays, &[], ROWS_MAX)?;
+        Ok::<_, StoreError>((notes, ledger::tally(&*snapshot)?.rows() > 0))
+    });
+    let (notes, has_verdicts) = found.await.context("the store's readers are gone")??;
     // A row this version cannot read is a relay met for the first time.
     let rows = notes.iter().filter_map(|(_, value)| serde_json::from_slice::<Row>(value).ok());
-    Ok(rows.map(|row| (row.relay, row.record, row.chronicle)).collect())
+    let recalled = rows.map(|Row { relay, mut record, chronicle }| {
+        // Of what was found out nothing is left to show.
+        record.verified = record.verified.filter(|_| has_verdicts);
+        (relay, record, chronicle)
+    });
+    Ok(recalled.collect())
 }
 
 pub(super) async fn write(ingest: &Ingest, records: &[Recalled], forgotten: &BTreeSet<RelayUrl>) {

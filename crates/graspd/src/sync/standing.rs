@@ -3,7 +3,7 @@
 //! kept in mind until the engine says that it may be believed.
 
 use super::compare::Difference;
-use crate::ingest::{Ingest, SignedIds};
+use crate::ingest::{Ingest, Signatures};
 use crate::ledger::{self, Counts, Fingerprint, LackWarner, Look, Peer, Seen, Why};
 use crate::metrics::LedgerMetrics;
 use grasp_core::policy::Rules;
@@ -39,11 +39,14 @@ pub(super) struct Found(BTreeMap<(RepoId, Topic), (Counts, Time)>);
 
 /// The last ids that a relay gave out when asked and we did not want, for a reason that may pass.
 #[derive(Debug, Default)]
-pub(super) struct TurnedAway(BTreeMap<EventId, Time>);
+pub(super) struct TurnedAway {
+    when: BTreeMap<EventId, Time>,
+    in_order: BTreeSet<(Time, EventId)>,
+}
 
 const TURNED_AWAY_MAX: usize = 1_000;
 const TURNED_AWAY_FOR: Duration = Duration::from_secs(3_600);
-/// Of one repository: beyond that the figures are a lower bound.
+/// Of one repository, for a report: beyond that the figure is a lower bound.
 const COUNTED_MAX: u64 = 100_000;
 /// Ids that a relay is asked for to see whether it has what it says.
 const SAMPLE_MAX: usize = 3;
@@ -69,7 +72,7 @@ impl Shown {
         }
         let have: HashSet<&EventId> = difference.have.iter().collect();
         let (mut counts, mut sample) = (Vec::new(), Sample::new(now));
-        let mut shelf = Shelf::new(here, now);
+        let mut shelf = Shelf::new(here, u64::MAX, now);
         for repo in repos {
             let mut count = Counts { we_lack, ..Counts::default() };
             shelf.each_id(topic, repo, &mut |id| {
@@ -125,17 +128,20 @@ impl Found {
 
 impl TurnedAway {
     pub(super) fn add(&mut self, id: EventId, now: Time) {
-        if self.0.len() >= TURNED_AWAY_MAX {
-            let young = |at: Time| now.since(at) < TURNED_AWAY_FOR;
-            self.0.retain(|_, at| young(*at));
+        if let Some(before) = self.when.insert(id, now) {
+            self.in_order.remove(&(before, id));
         }
-        if self.0.len() < TURNED_AWAY_MAX {
-            self.0.insert(id, now);
+        self.in_order.insert((now, id));
+        // What came last is compared again in a moment.
+        if self.in_order.len() > TURNED_AWAY_MAX
+            && let Some((_, oldest)) = self.in_order.pop_first()
+        {
+            self.when.remove(&oldest);
         }
     }
 
     pub(super) fn ids(&self, now: Time) -> BTreeSet<EventId> {
-        let young = self.0.iter().filter(|(_, at)| now.since(**at) < TURNED_AWAY_FOR);
+        let young = self.when.iter().filter(|(_, at)| now.since(**at) < TURNED_AWAY_FOR);
         young.map(|(id, _)| *id).collect()
     }
 }
@@ -167,13 +173,14 @@ impl Sample {
 /// What is served here of one repository after another.
 struct Shelf<'a> {
     store: &'a dyn EventStore,
-    signed: SignedIds<'a>,
+    signatures: Signatures<'a>,
+    count_max: u64,
     now: Time,
 }
 
 impl<'a> Shelf<'a> {
-    fn new((store, rules): (&'a dyn EventStore, &'a Rules), now: Time) -> Self {
-        Self { store, signed: SignedIds::new(rules), now }
+    fn new((store, rules): (&'a dyn EventStore, &'a Rules), count_max: u64, now: Time) -> Self {
+        Self { store, signatures: Signatures::new(rules), count_max, now }
     }
 
     fn each_id(
@@ -184,7 +191,7 @@ impl<'a> Shelf<'a> {
     ) -> Result<()> {
         match topic {
             Topic::Signed => {
-                self.signed.of(&*self.store.read()?, repo)?.into_iter().for_each(sink);
+                self.signatures.ids(&*self.store.read()?, repo)?.into_iter().for_each(sink);
                 Ok(())
             }
             Topic::About => self.about(&repo.coordinate().to_string(), sink),
@@ -197,7 +204,7 @@ impl<'a> Shelf<'a> {
         let until = self.now.timestamp();
         let mut cursor = Cursor::new([filter].into(), Want::Positions, u64::MAX, until);
         let (mut count, mut progress) = (0, Progress::Paused);
-        while progress == Progress::Paused && count < COUNTED_MAX {
+        while progress == Progress::Paused && count < self.count_max {
             let mut hit = |hit: Hit<'_>| {
                 count += 1;
                 sink(hit.position.id());
@@ -217,7 +224,7 @@ pub fn served(
     now: Time,
 ) -> Result<(u64, Fingerprint)> {
     let (mut count, mut fingerprint) = (0, Fingerprint::default());
-    let mut shelf = Shelf::new((store, rules), now);
+    let mut shelf = Shelf::new((store, rules), COUNTED_MAX, now);
     for topic in [Topic::Signed, Topic::About] {
         shelf.each_id(topic, repo, &mut |id| {
             count += 1;
@@ -268,4 +275,27 @@ pub(super) async fn doubt(
             .try_for_each(|repo| ledger::set(txn, &peer, repo, Look::new(seen.clone(), now)))
     };
     ingest.jot(Box::new(set)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s30_of_what_was_turned_away_the_latest_is_remembered() {
+        let id = |n: usize| {
+            EventId::from_bytes([&n.to_be_bytes()[..], &[0; 24]].concat().try_into().unwrap())
+        };
+        let mut turned_away = TurnedAway::default();
+        for n in 0..TURNED_AWAY_MAX + 10 {
+            turned_away.add(id(n), Time::from_secs(1_000 + n as u64));
+        }
+        turned_away.add(id(10), Time::from_secs(3_000));
+        turned_away.add(id(0), Time::from_secs(3_000));
+        let known = turned_away.ids(Time::from_secs(3_000));
+        assert_eq!(known.len(), TURNED_AWAY_MAX);
+        assert!([0, 10, 12, TURNED_AWAY_MAX + 9].iter().all(|n| known.contains(&id(*n))));
+        assert!(!known.contains(&id(11)), "the oldest made way");
+        assert!(turned_away.ids(Time::from_secs(6_600)).is_empty(), "it may be welcome by now");
+    }
 }

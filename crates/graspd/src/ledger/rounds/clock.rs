@@ -26,7 +26,9 @@ impl Rounds {
             *times = times.iter().map(|at| earlier(*at, by)).collect();
         }
         self.early.values_mut().for_each(|at| *at = earlier(*at, by));
+        self.gaps.values_mut().for_each(|gap| gap.until = earlier(gap.until, by));
         self.doubts.set_back(by);
+        self.shares.set_back(by);
         self.places.set_back(by);
     }
 }

@@ -14,6 +14,8 @@ pub struct RoundSettings {
     /// However often something new is served, between two looks for that is at least this time.
     pub early_gap: Duration,
     pub entries_max: usize,
+    /// What the looks of one owner may receive in a day.
+    pub bytes_per_owner: u64,
 }
 
 impl Default for RoundSettings {
@@ -25,6 +27,7 @@ impl Default for RoundSettings {
             lag: Duration::from_secs(30),
             early_gap: Duration::from_secs(600),
             entries_max: 200_000,
+            bytes_per_owner: 1 << 30,
         }
     }
 }

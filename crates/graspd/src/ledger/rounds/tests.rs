@@ -250,7 +250,7 @@ fn s43_good_and_bad_by_turns_do_not_begin_anew() {
         let now = NOW.plus(Duration::from_secs(secs));
         rounds.doubt(&check, now);
         for check in started(&mut rounds, now) {
-            thorough += u32::from(rounds.is_doubted(&check));
+            thorough += u32::from(is_doubted(&rounds, &check));
             rounds.done(&check, Finding::Equal, None, now);
             rounds.trust(&check);
             // And one for which there is no reason.
@@ -322,7 +322,7 @@ fn s30_a_clock_that_was_ahead_keeps_nothing_waiting() {
 fn s43_who_gives_out_what_is_of_no_use_is_looked_at_thoroughly_and_ever_less_often() {
     let mut rounds = following(1, 1);
     let check = rounds.poll(NOW).unwrap();
-    assert!(!rounds.is_doubted(&check));
+    assert!(!is_doubted(&rounds, &check));
     rounds.done(&check, Finding::Equal, None, NOW);
     let mut thorough = Vec::new();
     for secs in 1..=20_000_u64 {
@@ -330,7 +330,7 @@ fn s43_who_gives_out_what_is_of_no_use_is_looked_at_thoroughly_and_ever_less_oft
         // Every fetch fails.
         rounds.doubt(&check, now);
         for check in started(&mut rounds, now) {
-            assert!(rounds.is_doubted(&check));
+            assert!(is_doubted(&rounds, &check));
             rounds.done(&check, Finding::Equal, None, now);
             thorough.push(secs);
         }
@@ -342,16 +342,79 @@ fn s43_who_gives_out_what_is_of_no_use_is_looked_at_thoroughly_and_ever_less_oft
     let now = NOW.plus(Duration::from_secs(20_001));
     rounds.now(&repo(0), now);
     assert_eq!(rounds.poll(now).as_ref(), Some(&check));
-    assert!(!rounds.is_doubted(&check), "a good fetch ends all doubt");
+    assert!(!is_doubted(&rounds, &check), "a good fetch ends all doubt");
     rounds.doubt(&check, now);
     rounds.done(&check, Finding::Equal, None, now);
     let soon = rounds.next_deadline(now).unwrap();
     let gap = soon.since(NOW.plus(SECOND * u32::try_from(*thorough.last().unwrap()).unwrap()));
     assert_eq!(gap, 2 * SECOND * u32::try_from(*gaps.last().unwrap()).unwrap(), "ever less");
-    assert!(rounds.poll(soon).is_some() && rounds.is_doubted(&check), "the last was not for that");
+    assert!(
+        rounds.poll(soon).is_some() && is_doubted(&rounds, &check),
+        "the last was not for that"
+    );
     rounds.put_off(&check, soon.plus(SECOND));
-    assert!(rounds.poll(soon.plus(SECOND)).is_some() && rounds.is_doubted(&check));
+    assert!(rounds.poll(soon.plus(SECOND)).is_some() && is_doubted(&rounds, &check));
     rounds.forget(&repo(0));
     rounds.doubt(&check, soon);
-    assert!(!rounds.is_doubted(&check), "nobody follows it");
+    assert!(!is_doubted(&rounds, &check), "nobody follows it");
+}
+
+fn is_doubted(rounds: &Rounds, check: &Check) -> bool {
+    rounds.care(check, Time(0)) == Care::Doubtful
+}
+
+#[test]
+fn s43_who_signs_often_calls_for_no_closer_looks_where_something_is_amiss() {
+    let mut rounds = following(1, 1);
+    let check = rounds.poll(NOW).unwrap();
+    rounds.done(&check, Finding::Differs, None, NOW);
+    let (mut usual, mut again) = (Vec::new(), Vec::new());
+    for secs in 1..=40_000 {
+        let now = NOW.plus(Duration::from_secs(secs));
+        rounds.changed(&repo(0), now);
+        for check in started(&mut rounds, now) {
+            match rounds.care(&check, now) {
+                Care::Again => again.push(secs),
+                _ => usual.push(secs),
+            }
+            rounds.done(&check, Finding::Differs, None, now);
+        }
+    }
+    assert!(usual.len() > 50, "{}", usual.len());
+    let seen: Vec<u64> = again.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!((again[0], &seen[..5]), (60, &[120, 240, 480, 960, 1_920][..]));
+    let now = NOW.plus(40_001 * SECOND);
+    rounds.now(&repo(0), now);
+    assert!(rounds.poll(now).is_some());
+    assert_eq!(rounds.care(&check, now), Care::Again, "somebody wants to know");
+}
+
+#[test]
+fn s35_whoever_has_much_sent_to_us_waits_and_others_do_not() {
+    let mut rounds = Rounds::new(RoundSettings { bytes_per_owner: 1_000, ..Default::default() });
+    for owner in [1, 2] {
+        (0..4).for_each(|n| rounds.follow(&of_owner(owner, n), &[(url(n, n), None)], NOW));
+    }
+    let begun = started(&mut rounds, NOW);
+    assert!(begun.iter().any(|it| it.repo.owner == of_owner(1, 0).owner));
+    for check in begun {
+        let is_first = check.repo.owner == of_owner(1, 0).owner;
+        rounds.received(&check, if is_first { 600 } else { 10 }, NOW);
+        rounds.done(&check, Finding::Equal, None, NOW);
+    }
+    (0..4).for_each(|n| {
+        rounds.now(&of_owner(1, n), NOW);
+        rounds.now(&of_owner(2, n), NOW);
+    });
+    let begun = started(&mut rounds, NOW);
+    assert!(begun.len() >= 2 && begun.iter().all(|it| it.repo.owner == of_owner(2, 0).owner));
+    for check in begun {
+        rounds.done(&check, Finding::Equal, None, NOW);
+    }
+    while let Some(check) = rounds.poll(NOW) {
+        rounds.done(&check, Finding::Equal, None, NOW);
+    }
+    let later = rounds.next_deadline(NOW).unwrap();
+    assert!(later > NOW && later < NOW.plus(2 * DAY));
+    assert_eq!(rounds.poll(later).unwrap().repo.owner, of_owner(1, 0).owner);
 }

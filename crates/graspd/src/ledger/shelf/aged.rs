@@ -11,7 +11,7 @@ use grasp_core::Time;
 use grasp_store::{Result, Shelf, Snapshot, Transaction};
 use std::ops::RangeInclusive;
 
-/// Notes read at a time.
+/// Notes read at a time, at most.
 const PAGE: usize = 64;
 /// What is counted together: a little more than a minute.
 const SPAN_MS: u64 = 1 << 16;
@@ -141,8 +141,10 @@ fn walk(
     mut after: Vec<u8>,
     mut each: impl FnMut(u64, &[u8]) -> Result<bool>,
 ) -> Result<()> {
+    // Mostly there is one of them, or none.
+    let mut size = 1;
     loop {
-        let page = store.notes_after(Shelf::Peers, &after, PAGE)?;
+        let page = store.notes_after(Shelf::Peers, &after, size)?;
         for (key, value) in &page {
             let number = key.strip_prefix(prefix).and_then(|rest| rest.first_chunk());
             let Some(number) = number.map(|bytes| u64::from_be_bytes(*bytes)) else {
@@ -153,9 +155,10 @@ fn walk(
             }
         }
         match page.last() {
-            Some((last, _)) if page.len() == PAGE => after.clone_from(last),
+            Some((last, _)) if page.len() == size => after.clone_from(last),
             _ => return Ok(()),
         }
+        size = (size * 8).min(PAGE);
     }
 }
 

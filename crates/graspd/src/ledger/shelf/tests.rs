@@ -150,9 +150,24 @@ fn s30_what_is_not_followed_any_more_is_forgotten_piece_by_piece() {
     assert_eq!(removed(&|txn| keep_only(txn, &repo("acme"), &|peer| *peer == relay(3))), 1);
     assert_eq!((book.tally().rows(), book.notes()), (5, 5 * 4 + 2 * 2 + 1 + 1));
     assert!(book.of(&relay(2), &repo("acme2")).is_some());
-    book.write(|txn| txn.put_note(Shelf::Peers, b"rsomething", b"{}"));
     assert_eq!(removed(&|txn| forget_older(txn, Time(3), 10)), 2);
     assert_eq!((book.tally().rows(), book.notes()), (3, 3 * 4 + 2 + 1 + 1));
+}
+
+#[test]
+fn s30_rows_of_an_older_shape_are_not_read_and_go() {
+    let book = Book::new();
+    book.set(&relay(1), &repo("acme"), 1);
+    let (rows, has_old) = (book.notes(), || has_old_shapes(&*book.0.read().unwrap()).unwrap());
+    assert!(!has_old());
+    for key in ["rsomething", "A1", "A2", "A3", "B1", "C1", "D", "E1", "F1"] {
+        book.write(|txn| txn.put_note(Shelf::Peers, key.as_bytes(), b"{}"));
+    }
+    assert_eq!((book.tally().rows(), has_old()), (1, true));
+    book.write(|txn| forget_old_shapes(txn, 2));
+    assert_eq!((book.notes(), has_old()), (rows + 1, true));
+    book.write(|txn| forget_old_shapes(txn, 2));
+    assert_eq!((book.notes(), has_old()), (rows, false));
 }
 
 #[test]

@@ -24,23 +24,27 @@ impl Link<'_> {
         self.heard_at = self.line.now();
         self.pinged = false;
         let Message::Text(text) = frame else { return Ok(()) };
+        let bytes = text.len();
         match RelayMessage::parse(&text) {
             Ok(RelayMessage::Event { sub, event }) => {
                 let Some(sub) = number(sub.as_str()) else { return self.stray() };
                 if self.comparisons.contains_key(&sub) {
                     return self.stray();
                 }
-                self.event(sub, event, text.len()).await
+                self.event(sub, event, bytes).await
             }
             Ok(RelayMessage::Eose { sub, hint }) => {
                 let known = number(sub.as_str());
                 let Some(sub) = known.filter(|sub| !self.comparisons.contains_key(sub)) else {
-                    return self.useless(text.len());
+                    return self.useless(bytes);
                 };
                 self.eose(sub, hint).await
             }
             Ok(RelayMessage::Closed { sub, text }) => {
-                let Some(sub) = number(sub.as_str()) else { return Ok(()) };
+                let known = number(sub.as_str());
+                let Some(sub) = known.filter(|sub| self.reception.is_open(*sub)) else {
+                    return self.useless(bytes);
+                };
                 self.end(sub, End::Closed(text)).await;
                 Ok(())
             }
@@ -51,41 +55,56 @@ impl Link<'_> {
                 Ok(())
             }
             Ok(RelayMessage::Ok { id, ok, .. }) => {
-                if self.auth.sent == Some(id) {
-                    self.auth.sent = None;
-                    self.auth.answered_by = None;
-                    self.authenticated(ok).await;
+                if self.auth.sent != Some(id) {
+                    return self.useless(bytes);
                 }
+                self.auth.sent = None;
+                self.auth.answered_by = None;
+                self.authenticated(ok).await;
                 Ok(())
             }
-            Ok(RelayMessage::Auth(challenge)) => match self.auth.wanted_by.take() {
-                Some(_) => self.authenticate(&challenge),
-                None => {
-                    self.auth.challenge = Some(challenge);
-                    Ok(())
-                }
-            },
+            Ok(RelayMessage::Auth(challenge)) => self.challenged(challenge, bytes),
             Ok(RelayMessage::NegMsg { sub, message }) => {
-                let Some(sub) = number(sub.as_str()) else { return Ok(()) };
-                self.reception.progresses(sub, self.heard_at);
-                if let Some(comparison) = self.comparisons.get_mut(&sub) {
-                    let node = &self.line.ground.node;
-                    let turned_away = &self.turned_away;
-                    comparison.answer(node, sub, message, turned_away, &self.compared);
+                let known = number(sub.as_str());
+                match known.filter(|sub| self.comparisons.contains_key(sub)) {
+                    Some(sub) => self.neg_msg(sub, message, bytes),
+                    None => self.useless(bytes),
                 }
-                Ok(())
             }
             Ok(RelayMessage::NegErr { sub, text }) => {
                 let known = number(sub.as_str());
                 let Some(sub) = known.filter(|sub| self.comparisons.contains_key(sub)) else {
-                    return self.useless(text.len());
+                    return self.useless(bytes);
                 };
                 self.end(sub, refused_comparison(text)).await;
                 Ok(())
             }
-            Ok(RelayMessage::Other) => self.useless(text.len()),
+            Ok(RelayMessage::Other) => self.useless(bytes),
             Err(_) => self.stray(),
         }
+    }
+
+    /// One is enough; it may be sent before we need it.
+    fn challenged(&mut self, challenge: String, bytes: usize) -> Step {
+        self.useless(bytes)?;
+        match self.auth.wanted_by.take() {
+            Some(_) => self.authenticate(&challenge),
+            None => {
+                self.auth.challenge = Some(challenge);
+                Ok(())
+            }
+        }
+    }
+
+    fn neg_msg(&mut self, sub: Sub, message: Vec<u8>, bytes: usize) -> Step {
+        let waits = self.comparisons.get(&sub).is_some_and(|it| !it.is_at_work());
+        let Some(comparison) = self.comparisons.get_mut(&sub).filter(|_| waits) else {
+            return self.useless(bytes);
+        };
+        self.reception.progresses(sub, self.heard_at);
+        let node = &self.line.ground.node;
+        comparison.answer(node, sub, message, &self.turned_away, &self.compared);
+        Ok(())
     }
 
     /// What nobody asked for costs the relay of its budget, which is given anew every hour.
