@@ -171,7 +171,8 @@ impl Checker {
         let now = self.node.clock.now();
         match news {
             News::Signed(repo) => self.rounds.changed(&repo, now),
-            News::Named(repo, Some(Named { announcement, clones })) => {
+            News::Named(repo, Some(named)) => {
+                let Named { announcement, clones } = *named;
                 self.rounds.follow(&repo, &clones, now);
                 self.keep_named(repo, Some(announcement)).await;
             }

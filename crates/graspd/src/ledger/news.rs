@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 #[derive(Debug)]
 pub(super) enum News {
     /// Where it is said to be now; `None` if it is not served any more.
-    Named(RepoId, Option<Named>),
+    Named(RepoId, Option<Box<Named>>),
     /// Something was signed for it.
     Signed(RepoId),
 }
@@ -48,7 +48,7 @@ pub(super) fn page(
         if it.event.kind == Kind::ANNOUNCEMENT {
             if let Some(repo) = it.event.coordinate().and_then(|it| it.repo()) {
                 let named = named(&*snapshot, node, &mut signatures, &repo)?;
-                news.push(News::Named(repo, named));
+                news.push(News::Named(repo, named.map(Box::new)));
             }
         } else if all && let Ok(identifier) = it.event.d().parse() {
             let repos = signatures.concerned(&*snapshot, &it.event.pubkey, &identifier)?;
@@ -61,7 +61,7 @@ pub(super) fn page(
 /// The same for one repository.
 pub(super) fn of_repo(store: &dyn EventStore, node: &Node, repo: &RepoId) -> Result<News> {
     let named = named(&*store.read()?, node, &mut Signatures::new(&node.rules), repo)?;
-    Ok(News::Named(repo.clone(), named))
+    Ok(News::Named(repo.clone(), named.map(Box::new)))
 }
 
 fn named(
