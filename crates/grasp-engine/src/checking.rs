@@ -286,6 +286,7 @@ impl Relay {
                 let at = now.plus(group.recheck_gap);
                 group.is_due(at);
                 around.timers.at_latest(alarm, at);
+                around.act(Action::Remember(self.url.clone()));
             }
         }
     }

@@ -340,7 +340,9 @@ impl Relay {
         let owed = || self.owed.iter().chain(&asked).map(|(id, _)| *id);
         let named = owed().count() <= OWED_NAMED_MAX;
         // What is to be looked at again soon would otherwise wait for its turn after a restart.
-        let rechecks = self.groups.iter().any(|group| group.recheck.is_some());
+        let checks = |session: &Session| session.checks_under_way().next().is_some();
+        let rechecks = self.session().is_some_and(checks)
+            || self.groups.iter().any(|group| group.recheck.is_some());
         Record {
             health: self.health,
             last_alive: self.alive_at(now).filter(|_| named),

@@ -431,6 +431,22 @@ fn s30_a_restart_does_not_forget_when_something_was_last_compared() {
 }
 
 #[test]
+fn s30_who_lacked_something_is_compared_again_soon_after_a_restart_too() {
+    // When that is known, and when the next comparison is under way.
+    for pause in [Duration::ZERO, MINUTE + 30 * SECOND] {
+        let mut net = known(&["acme"]);
+        let (check, _) = next_about(&mut net, 19 * HOUR);
+        net.reconciled_lacking("one", check.sub, 3);
+        net.standings("one");
+        net.elapse(pause);
+        net.restart_after(5 * MINUTE);
+        net.connect("one");
+        net.settle("one");
+        assert_eq!(net.standings("one").len(), 1, "{pause:?}");
+    }
+}
+
+#[test]
 fn s15_by_hand_everything_is_asked_anew_at_once_and_waits_are_forgotten() {
     let mut net = settled(&[("one", "acme"), ("two", "acme"), ("three", "lib")]);
     net.fails("two");
