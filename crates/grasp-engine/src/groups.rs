@@ -226,9 +226,12 @@ impl Group {
         filter
     }
 
-    /// How it stands is to be found out anew, though what is known may be young.
+    /// How it stands is to be found out anew, though what is known may be young. Of other layers
+    /// nobody asks how they stand.
     pub(crate) fn is_due(&mut self, at: Time) {
-        self.recheck = Some(self.recheck.map_or(at, |recheck| recheck.min(at)));
+        if self.layer == Layer::Repos {
+            self.recheck = Some(self.recheck.map_or(at, |recheck| recheck.min(at)));
+        }
     }
 
     /// The same in groups that are not larger than this.

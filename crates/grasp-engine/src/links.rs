@@ -33,6 +33,7 @@ impl Engine {
         relay.owed = record.owed.iter().map(|id| (*id, 1)).collect();
         relay.account = record.account;
         relay.verified = record.verified.unwrap_or_default().min(now);
+        relay.recheck = record.recheck;
     }
 
     pub(crate) fn connected(&mut self, url: &RelayUrl, peer: Peer, now: Time) {

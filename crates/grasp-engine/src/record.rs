@@ -15,6 +15,8 @@ pub struct Record {
     pub daily_at: Option<Time>,
     /// The oldest that is known of how it stands.
     pub verified: Option<Time>,
+    /// It was to be looked at again soon.
+    pub recheck: bool,
     pub paused_until: Option<Time>,
     pub cooling_until: Option<Time>,
     /// Events it said it has and did not give out yet.

@@ -52,6 +52,8 @@ pub(crate) struct Relay {
     pub(crate) wanted_since: Option<Time>,
     /// While it is not linked: the oldest that is known of how it stands.
     pub(crate) verified: Time,
+    /// From an earlier run: all of it is to be looked at again as soon as it is linked.
+    pub(crate) recheck: bool,
     /// When it was last told that it cannot be compared with, being away.
     pub(crate) doubted: Time,
     /// Not to be checked before then.
@@ -141,6 +143,7 @@ impl Relay {
             made_way: None,
             wanted_since: None,
             verified: Time(0),
+            recheck: false,
             doubted: Time(0),
             check_at: Time(0),
             dial_place: None,
@@ -242,6 +245,7 @@ impl Relay {
             |item: &Item| confirmed.is_some() && item.serial_on(number, wanted) <= through;
         let (known, new): (Vec<Item>, Vec<Item>) = items.into_iter().partition(is_confirmed);
         let size = self.size(settings);
+        let recheck = std::mem::take(&mut self.recheck).then_some(Time(0));
         let mut old = first_layer();
         old.extend(grouped(&known, wanted, size, number));
         for group in &mut old {
@@ -250,6 +254,7 @@ impl Relay {
                 group.stage = Stage::Confirmed;
                 group.covered = covered;
                 group.verified = self.verified;
+                group.recheck = recheck.filter(|_| group.layer == Layer::Repos);
             }
         }
         let mut new = grouped(&new, wanted, size, number);
@@ -341,7 +346,8 @@ impl Relay {
         let named = owed().count() <= OWED_NAMED_MAX;
         // What is to be looked at again soon would otherwise wait for its turn after a restart.
         let checks = |session: &Session| session.checks_under_way().next().is_some();
-        let rechecks = self.session().is_some_and(checks)
+        let recheck = self.recheck
+            || self.session().is_some_and(checks)
             || self.groups.iter().any(|group| group.recheck.is_some());
         Record {
             health: self.health,
@@ -349,7 +355,8 @@ impl Relay {
             owed: owed().take(OWED_NAMED_MAX).collect(),
             confirmed_through: self.confirmed_through(wanted).min(last_serial),
             daily_at: self.daily_at,
-            verified: Some(self.oldest_verdict()).filter(|at| *at > Time(0) && !rechecks),
+            verified: Some(self.oldest_verdict()).filter(|at| *at > Time(0)),
+            recheck,
             paused_until: Some(self.brake.paused_until).filter(|until| *until > now),
             cooling_until: Some(self.brake.cooling_until).filter(|until| *until > now),
             learned: self.learned,

@@ -440,9 +440,15 @@ fn s30_who_lacked_something_is_compared_again_soon_after_a_restart_too() {
         net.standings("one");
         net.elapse(pause);
         net.restart_after(5 * MINUTE);
+        net.fails("one");
+        net.elapse(SECOND);
+        assert!(net.doubts("one").is_empty(), "what is known is good for a day");
+        net.restart_after(MINUTE);
         net.connect("one");
         net.settle("one");
         assert_eq!(net.standings("one").len(), 1, "{pause:?}");
+        net.elapse(2 * MINUTE);
+        assert!(!net.remembered("one").unwrap().recheck, "all is well");
     }
 }
 

@@ -219,7 +219,7 @@ impl Checker {
         while let Some(check) = self.rounds.poll(now) {
             let (node, guide) = (Arc::clone(&self.node), Arc::clone(&self.guide));
             let report = Report::new(self.words.clone(), check.clone());
-            let care = self.rounds.care(&check, now);
+            let care = self.rounds.care(&check);
             self.node.tasks.spawn(async move {
                 let closing = node.closing.clone();
                 let done = tokio::select! {

@@ -45,17 +45,38 @@ pub(super) fn page(
     let mut signatures = Signatures::new(&node.rules);
     let mut news = Vec::new();
     for it in found {
-        if it.event.kind == Kind::ANNOUNCEMENT {
-            if let Some(repo) = it.event.coordinate().and_then(|it| it.repo()) {
-                let named = named(&*snapshot, node, &mut signatures, &repo)?;
-                news.push(News::Named(repo, named.map(Box::new)));
+        match of_event(&*snapshot, node, &mut signatures, &it, all) {
+            Ok(more) => news.extend(more),
+            // One that cannot be read holds up no other.
+            Err(error) => {
+                tracing::error!(%error, id = %it.event.id, "its mirrors cannot be looked at");
             }
-        } else if all && let Ok(identifier) = it.event.d().parse() {
-            let repos = signatures.concerned(&*snapshot, &it.event.pubkey, &identifier)?;
-            news.extend(repos.into_iter().map(News::Signed));
         }
     }
     Ok((news, next))
+}
+
+fn of_event(
+    store: &dyn Snapshot,
+    node: &Node,
+    signatures: &mut Signatures<'_>,
+    it: &StoredEvent,
+    all: bool,
+) -> Result<Vec<News>> {
+    if it.event.kind == Kind::ANNOUNCEMENT {
+        let Some(repo) = it.event.coordinate().and_then(|it| it.repo()) else {
+            return Ok(Vec::new());
+        };
+        let named = named(store, node, signatures, &repo)?;
+        return Ok(vec![News::Named(repo, named.map(Box::new))]);
+    }
+    match it.event.d().parse() {
+        Ok(identifier) if all => {
+            let repos = signatures.concerned(store, &it.event.pubkey, &identifier)?;
+            Ok(repos.into_iter().map(News::Signed).collect())
+        }
+        _ => Ok(Vec::new()),
+    }
 }
 
 /// The same for one repository.

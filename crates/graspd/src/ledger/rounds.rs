@@ -32,7 +32,7 @@ pub struct Rounds {
     due: BTreeMap<RepoId, BTreeMap<CloneUrl, Time>>,
     len: usize,
     places: Places,
-    running: BTreeSet<Check>,
+    running: BTreeMap<Check, Care>,
     /// How many of them are whose.
     owners: BTreeMap<PubKey, usize>,
     /// For when a look was called for, whatever looks there are before.
@@ -172,12 +172,8 @@ impl Rounds {
     }
 
     /// How closely to look at what `poll` named.
-    pub fn care(&self, check: &Check, now: Time) -> Care {
-        match self.gaps.get(check) {
-            _ if self.doubts.is_running(check) => Care::Doubtful,
-            Some(gap) if gap.until <= now => Care::Again,
-            _ => Care::Usual,
-        }
+    pub fn care(&self, check: &Check) -> Care {
+        self.running.get(check).copied().unwrap_or(Care::Usual)
     }
 
     /// So much came in by a look at somebody's repository.
@@ -195,7 +191,12 @@ impl Rounds {
         self.places.begin(&check, due, now);
         *self.owners.entry(check.repo.owner).or_default() += 1;
         self.doubts.begin(&check, now);
-        self.running.insert(check.clone());
+        let care = match self.gaps.get(&check) {
+            _ if self.doubts.is_running(&check) => Care::Doubtful,
+            Some(gap) if gap.until <= now => Care::Again,
+            _ => Care::Usual,
+        };
+        self.running.insert(check.clone(), care);
         Some(check)
     }
 
@@ -210,7 +211,7 @@ impl Rounds {
             Finding::Nothing => RETRY_FIRST,
         };
         let gap = match self.gaps.remove(check) {
-            Some(gap) if gap.until > now => gap,
+            Some(gap) if gap.until > now || self.care(check) == Care::Usual => gap,
             before => {
                 let before = before.map_or(Duration::ZERO, |gap| gap.wait);
                 let wait = (before * 2).max(first).min(interval);
@@ -309,7 +310,7 @@ impl Rounds {
 
     fn bring_forward(&mut self, check: Check, at: Time) {
         let due_later = self.due_at(&check).is_some_and(|due| due > at);
-        if due_later && !self.running.contains(&check) {
+        if due_later && !self.running.contains_key(&check) {
             self.put(check, at);
         }
     }
@@ -320,7 +321,7 @@ impl Rounds {
         let before = urls.insert(check.url.clone(), due);
         self.len += usize::from(before.is_none());
         // What is being looked at comes again afterwards.
-        if self.running.contains(&check) {
+        if self.running.contains_key(&check) {
             return;
         }
         if let Some(before) = before {
@@ -345,7 +346,7 @@ impl Rounds {
     }
 
     fn end(&mut self, check: &Check, due: Time, pause: Option<Time>) {
-        if !self.running.remove(check) {
+        if self.running.remove(check).is_none() {
             return;
         }
         self.idle_at = None;

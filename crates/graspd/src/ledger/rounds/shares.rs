@@ -33,7 +33,9 @@ impl Shares {
         if bytes == 0 {
             return;
         }
-        let used = self.used_by(&owner, now).saturating_add(bytes);
+        // However much came at once, nobody waits for longer than a day.
+        let most = self.per_owner_bytes.saturating_mul(2);
+        let used = self.used_by(&owner, now).saturating_add(bytes).min(most);
         self.used.insert(owner, Used { bytes: used, at: now });
         if self.used.len() > FEW {
             let share = self.per_owner_bytes;
@@ -102,6 +104,8 @@ mod tests {
         assert!(!shares.may_go_on(&owner(1), Time(later.0 - 1)));
         assert!(shares.may_go_on(&owner(1), later));
         assert_eq!((later.0 - NOW.0) / 60_000, 180, "a share in a day: 300 bytes in three hours");
+        shares.pay(owner(3), u64::MAX, NOW);
+        assert!(shares.may_go_on(&owner(3), NOW.plus(25 * HOUR)), "nobody waits for ever");
         shares.set_back(HOUR);
         assert!(shares.may_go_on(&owner(1), Time(later.0 - 3_600_000)));
     }

@@ -360,7 +360,7 @@ fn s43_who_gives_out_what_is_of_no_use_is_looked_at_thoroughly_and_ever_less_oft
 }
 
 fn is_doubted(rounds: &Rounds, check: &Check) -> bool {
-    rounds.care(check, Time(0)) == Care::Doubtful
+    rounds.doubts.is_running(check)
 }
 
 #[test]
@@ -373,7 +373,7 @@ fn s43_who_signs_often_calls_for_no_closer_looks_where_something_is_amiss() {
         let now = NOW.plus(Duration::from_secs(secs));
         rounds.changed(&repo(0), now);
         for check in started(&mut rounds, now) {
-            match rounds.care(&check, now) {
+            match rounds.care(&check) {
                 Care::Again => again.push(secs),
                 _ => usual.push(secs),
             }
@@ -386,7 +386,15 @@ fn s43_who_signs_often_calls_for_no_closer_looks_where_something_is_amiss() {
     let now = NOW.plus(40_001 * SECOND);
     rounds.now(&repo(0), now);
     assert!(rounds.poll(now).is_some());
-    assert_eq!(rounds.care(&check, now), Care::Again, "somebody wants to know");
+    assert_eq!(rounds.care(&check), Care::Again, "somebody wants to know");
+    rounds.done(&check, Finding::Differs, None, now);
+    let soon = now.plus(600 * SECOND);
+    rounds.changed(&repo(0), now);
+    assert!(rounds.poll(soon).is_some());
+    rounds.now(&repo(0), soon);
+    rounds.done(&check, Finding::Differs, None, soon.plus(SECOND));
+    assert!(rounds.poll(soon.plus(SECOND)).is_some(), "the one that went on was not for that");
+    assert_eq!(rounds.care(&check), Care::Again);
 }
 
 #[test]

@@ -34,8 +34,9 @@ impl Link<'_> {
                 self.event(sub, event, bytes).await
             }
             Ok(RelayMessage::Eose { sub, hint }) => {
-                let known = number(sub.as_str());
-                let Some(sub) = known.filter(|sub| !self.comparisons.contains_key(sub)) else {
+                let asked =
+                    |sub: &Sub| self.reception.is_open(*sub) && !self.comparisons.contains_key(sub);
+                let Some(sub) = number(sub.as_str()).filter(asked) else {
                     return self.useless(bytes);
                 };
                 self.eose(sub, hint).await
