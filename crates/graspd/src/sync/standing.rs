@@ -72,10 +72,10 @@ impl Shown {
         }
         let have: HashSet<&EventId> = difference.have.iter().collect();
         let (mut counts, mut sample) = (Vec::new(), Sample::new(now));
-        let mut shelf = Shelf::new(here, u64::MAX, now);
+        let mut holdings = Holdings::new(here, u64::MAX, now);
         for repo in repos {
             let mut count = Counts { we_lack, ..Counts::default() };
-            shelf.each_id(topic, repo, &mut |id| {
+            holdings.each_id(topic, repo, &mut |id| {
                 if !ours.contains(&id) {
                     return;
                 }
@@ -171,14 +171,14 @@ impl Sample {
 }
 
 /// What is served here of one repository after another.
-struct Shelf<'a> {
+struct Holdings<'a> {
     store: &'a dyn EventStore,
     signatures: Signatures<'a>,
     count_max: u64,
     now: Time,
 }
 
-impl<'a> Shelf<'a> {
+impl<'a> Holdings<'a> {
     fn new((store, rules): (&'a dyn EventStore, &'a Rules), count_max: u64, now: Time) -> Self {
         Self { store, signatures: Signatures::new(rules), count_max, now }
     }
@@ -224,9 +224,9 @@ pub fn served(
     now: Time,
 ) -> Result<(u64, Fingerprint)> {
     let (mut count, mut fingerprint) = (0, Fingerprint::default());
-    let mut shelf = Shelf::new((store, rules), COUNTED_MAX, now);
+    let mut holdings = Holdings::new((store, rules), COUNTED_MAX, now);
     for topic in [Topic::Signed, Topic::About] {
-        shelf.each_id(topic, repo, &mut |id| {
+        holdings.each_id(topic, repo, &mut |id| {
             count += 1;
             fingerprint.add(&id);
         })?;

@@ -22,8 +22,8 @@ pub fn tally_at(
     fresh: &RangeInclusive<Time>,
 ) -> Result<(Tally, Option<Time>)> {
     let mut tally = tally(store)?;
-    let shelf = Shelves { store, rows: vec![BY_TIME], spans: vec![SPANS] };
-    let oldest = shelf.age(fresh, &mut tally)?;
+    let orders = Orders { store, rows: vec![BY_TIME], spans: vec![SPANS] };
+    let oldest = orders.age(fresh, &mut tally)?;
     Ok((tally, oldest))
 }
 
@@ -36,7 +36,7 @@ pub fn sums_at(
     let mut sums = sums(store, peer)?;
     let rows = [&[OF_PEER_BY_TIME], &mark(peer)[..]].concat();
     let spans = [&[SPANS_OF_PEER], &mark(peer)[..]].concat();
-    let oldest = Shelves { store, rows, spans }.age(fresh, &mut sums.tally)?;
+    let oldest = Orders { store, rows, spans }.age(fresh, &mut sums.tally)?;
     Ok((sums, oldest))
 }
 
@@ -58,13 +58,13 @@ pub(super) fn count(txn: &mut dyn Transaction, peer: &Peer, look: &Look, came: b
 }
 
 /// The same rows one by one and minute by minute, both in order of time.
-struct Shelves<'a> {
+struct Orders<'a> {
     store: &'a dyn Snapshot,
     rows: Vec<u8>,
     spans: Vec<u8>,
 }
 
-impl Shelves<'_> {
+impl Orders<'_> {
     /// Moves what is not fresh among what cannot be verified, and tells the oldest time of all.
     fn age(&self, fresh: &RangeInclusive<Time>, tally: &mut Tally) -> Result<Option<Time>> {
         let mut oldest = None;
