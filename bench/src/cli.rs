@@ -8,14 +8,15 @@ usage: bench relay [--quick] [--events N] [--connections N] [--only PART] [--jso
                    [--graspd PATH]
        bench git   [--quick] [--only PART] [--json] [--check] [--graspd PATH]
        bench sync  [--quick] [--only PART] [--json] [--check] [--graspd PATH]
-       bench coldsync [--quick] [--only PART] [--json] [--check] [--graspd PATH]
+       bench coldsync [--quick] [--repositories N] [--only PART] [--json] [--check] [--graspd PATH]
        bench visible  [--quick] [--only PART] [--json] [--check] [--graspd PATH]
 
   --quick          tiny sizes: shows that everything works, and nothing about speed
   --events N       stored events for ingest, queries and memory (50000)
   --connections N  for ingest and queries (8)
+  --repositories N for the start of a mirror, with 23 events each, and only with default settings
   --only PART      relay: one of ingest (with queries and fan-out), memory (with ingest), negentropy
-                   git: one of refs, clone, push, branches, memory
+                   git: one of refs, clone, clones, push, branches, memory
                    sync: one of engine, live, history
                    coldsync: one of start, states
                    visible: one of pages, upkeep
@@ -51,6 +52,7 @@ pub(crate) struct Settings {
     pub(crate) quick: bool,
     pub(crate) events: Option<usize>,
     pub(crate) connections: Option<usize>,
+    pub(crate) repositories: Option<usize>,
     pub(crate) only: Option<Part>,
     pub(crate) json: bool,
     pub(crate) check: bool,
@@ -65,6 +67,8 @@ pub(crate) enum Part {
     Negentropy,
     Refs,
     Clone,
+    /// Several at once.
+    Clones,
     Push,
     Branches,
     Engine,
@@ -82,6 +86,7 @@ const RELAY_PARTS: &[(&str, Part)] =
 const GIT_PARTS: &[(&str, Part)] = &[
     ("refs", Part::Refs),
     ("clone", Part::Clone),
+    ("clones", Part::Clones),
     ("push", Part::Push),
     ("branches", Part::Branches),
     ("memory", Part::Memory),
@@ -105,7 +110,7 @@ pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, 
         Some("relay") => settings(words, RELAY_PARTS).map(Command::Relay),
         Some("git") => settings(words, GIT_PARTS).and_then(fixed).map(Command::Git),
         Some("sync") => settings(words, SYNC_PARTS).and_then(fixed).map(Command::Sync),
-        Some("coldsync") => settings(words, COLDSYNC_PARTS).and_then(fixed).map(Command::Coldsync),
+        Some("coldsync") => settings(words, COLDSYNC_PARTS).map(Command::Coldsync),
         Some("visible") => settings(words, VISIBLE_PARTS).and_then(fixed).map(Command::Visible),
         Some("engine") => {
             let part = words.next().as_deref().and_then(EnginePart::parse).ok_or(USAGE)?;
@@ -140,6 +145,7 @@ fn settings(
             "--graspd" => settings.graspd = Some(value()?.into()),
             "--events" => settings.events = Some(number(&word, &value()?, 100)?),
             "--connections" => settings.connections = Some(number(&word, &value()?, 1)?),
+            "--repositories" => settings.repositories = Some(number(&word, &value()?, 1)?),
             "--only" => settings.only = Some(part(&value()?, parts)?),
             _ => return Err(format!("{word} is not known here\n\n{USAGE}")),
         }
@@ -159,8 +165,8 @@ fn part(name: &str, parts: &[(&str, Part)]) -> Result<Part, String> {
 
 /// Where no sizes can be chosen.
 fn fixed(settings: Settings) -> Result<Settings, String> {
-    match (settings.events, settings.connections) {
-        (None, None) => Ok(settings),
-        _ => Err(format!("--events and --connections are for `bench relay`\n\n{USAGE}")),
+    match (settings.events, settings.connections, settings.repositories) {
+        (None, None, None) => Ok(settings),
+        _ => Err(format!("these sizes cannot be chosen here\n\n{USAGE}")),
     }
 }

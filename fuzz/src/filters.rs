@@ -3,7 +3,7 @@
 use crate::Tape;
 use crate::events::{KINDS, value};
 use grasp_core::id::{EventId, PubKey};
-use grasp_core::{Filter, Kind, Timestamp};
+use grasp_core::{Filter, Kind, SortedList, Timestamp};
 
 pub fn filter(tape: &mut Tape<'_>) -> Filter {
     let mut filter = Filter::default();
@@ -27,10 +27,6 @@ pub fn filter(tape: &mut Tape<'_>) -> Filter {
     filter
 }
 
-fn list<T: Ord>(tape: &mut Tape<'_>, mut one: impl FnMut(&mut Tape<'_>) -> T) -> Vec<T> {
-    let mut list: Vec<T> =
-        (0..[4, 3, 3, 2, 2, 1, 1, 0][tape.below(8)]).map(|_| one(tape)).collect();
-    list.sort();
-    list.dedup();
-    list
+fn list<T: Ord>(tape: &mut Tape<'_>, mut one: impl FnMut(&mut Tape<'_>) -> T) -> SortedList<T> {
+    (0..[4, 3, 3, 2, 2, 1, 1, 0][tape.below(8)]).map(|_| one(tape)).collect()
 }

@@ -199,6 +199,8 @@ fn scene(random: &mut Random, head: &PushHead) -> Scene {
         held,
         governing: (random.below(2) == 0).then(|| candidate(random)),
         known,
+        lost: (0..random.below(2)).map(|_| candidate(random)).collect(),
+        present: [0x11, 0x22, 0x33].into_iter().filter(|_| random.one_in(4)).map(oid).collect(),
     }
 }
 
@@ -262,19 +264,25 @@ fn check(bytes: &[u8], head: &PushHead, scene: &Scene, grant: &Grant) {
         return assert_eq!(after, before.collect(), "nothing moves without a state");
     };
     let signed = scene.held.iter().chain(&scene.governing).filter(|it| it.id == state);
-    let equal = |it: &&Candidate| {
-        it.state.satisfiable
-            && it
-                .state
-                .refs
-                .iter()
-                .map(|(name, oid)| (name.to_string(), oid.to_hex()))
-                .eq(after.iter().map(|(name, oid)| (name.clone(), oid.clone())))
+    let is_update = |name: &str| lines.iter().any(|(old, new, of)| of == name && old != new);
+    let is_named = |hex: &str| lines.iter().any(|(_, new, _)| new == hex.as_bytes());
+    let is_here = |oid: &Oid| scene.present.contains(oid) || is_named(&oid.to_hex());
+    // Every ref the push names is as signed; every other one is, or the server can move it there.
+    let completed = |it: &&Candidate| {
+        let signed = &it.state.refs;
+        let missing = signed.iter().any(|(name, oid)| {
+            let stands = after.get(&name.to_string()) == Some(&oid.to_hex());
+            !stands && (is_update(&name.to_string()) || !is_here(oid))
+        });
+        let kept = after
+            .keys()
+            .any(|name| is_update(name) && !signed.contains_key(&name.parse::<RefName>().unwrap()));
+        it.state.satisfiable && !missing && !kept
     };
     let ruled = |it: &&Candidate| {
         scene.governing.as_ref().is_none_or(|rules| rules.id == it.id || it.rank.beats(&rules.rank))
     };
-    assert!(signed.filter(equal).any(|it| ruled(&it)), "{lines:?} in {scene:?}");
+    assert!(signed.filter(completed).any(|it| ruled(&it)), "{lines:?} in {scene:?}");
     assert!(grant.unclaimed.is_empty(), "unsigned commits come alone");
 }
 

@@ -18,11 +18,19 @@ pub(super) struct Plan {
     /// The cap on waiting, which only ends a broken run.
     pub(super) patience: Duration,
     pub(super) judged: bool,
+    /// The mirror starts with raised limits, too.
+    pub(super) with_raised_limits: bool,
+    /// What a start with default settings may take.
+    pub(super) start_secs_max: f64,
 }
 
 impl Plan {
     pub(super) fn of(settings: &Settings) -> Self {
-        if settings.quick { quick() } else { full() }
+        let plan = if settings.quick { quick() } else { full() };
+        match settings.repositories {
+            Some(repositories) => sized(plan, repositories),
+            None => plan,
+        }
     }
 
     pub(super) fn roots(&self) -> usize {
@@ -31,6 +39,18 @@ impl Plan {
 
     pub(super) fn replies(&self) -> usize {
         self.roots() * self.replies_per_root
+    }
+}
+
+/// Per repository an announcement, a state, 7 threads and 14 replies.
+fn sized(plan: Plan, repositories: usize) -> Plan {
+    Plan {
+        repositories,
+        roots_per_repository: 7,
+        replies_per_root: 2,
+        with_raised_limits: false,
+        start_secs_max: 75.0,
+        ..plan
     }
 }
 
@@ -44,6 +64,8 @@ fn full() -> Plan {
         pushes: 50,
         patience: Duration::from_secs(300),
         judged: true,
+        with_raised_limits: true,
+        start_secs_max: 30.0,
     }
 }
 
@@ -57,5 +79,7 @@ fn quick() -> Plan {
         pushes: 3,
         patience: Duration::from_secs(120),
         judged: false,
+        with_raised_limits: true,
+        start_secs_max: 30.0,
     }
 }

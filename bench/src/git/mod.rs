@@ -3,6 +3,7 @@
 
 mod askers;
 mod branches;
+mod concurrent;
 pub(crate) mod content;
 pub(crate) mod hosted;
 pub(crate) mod http;
@@ -30,7 +31,7 @@ pub(crate) async fn measure(settings: &Settings) -> Result<Report> {
     let plan = Plan::of(settings);
     let report = Report::new(process::machine(), plan.judged);
     let mut run = Run { binary: binary(settings)?, report, plan };
-    for part in [Part::Refs, Part::Clone, Part::Push, Part::Branches, Part::Memory] {
+    for part in [Part::Refs, Part::Clone, Part::Clones, Part::Push, Part::Branches, Part::Memory] {
         if settings.wants(part) {
             run.part(part).await?;
         }
@@ -45,6 +46,7 @@ impl Run {
         match part {
             Part::Refs => refs::measure(self).await,
             Part::Clone => transfer::clones(self).await,
+            Part::Clones => concurrent::measure(self).await,
             Part::Push => transfer::pushes(self).await,
             Part::Branches => branches::measure(self).await,
             Part::Memory => memory::measure(self).await,

@@ -15,6 +15,9 @@ pub(crate) struct Plan {
     pub(crate) slices: usize,
     pub(crate) slice_time: Duration,
     pub(crate) cloned: Story,
+    /// Cloned by several clients at once.
+    pub(crate) shared: Story,
+    pub(crate) cloners: usize,
     /// Each commit is one push. No name comes twice, or the client would spend most of the time on
     /// looking for what a file has in common with its older self.
     pub(crate) pushed: Story,
@@ -46,6 +49,8 @@ fn full(events: plan::Plan) -> Plan {
         slices: 5,
         slice_time: Duration::from_secs(1),
         cloned: Story { commits: 1_000, files_per_commit: 4, file_bytes: 25_000, files: 400 },
+        shared: Story { commits: 218, files_per_commit: 4, file_bytes: 25_000, files: 400 },
+        cloners: 8,
         pushed: Story { commits: runs, files_per_commit: 80, file_bytes: 250_000, files: 1 << 40 },
         branches: 1_000,
         rounds: 5,
@@ -67,6 +72,8 @@ fn quick(events: plan::Plan) -> Plan {
         slices: 1,
         slice_time: Duration::from_millis(100),
         cloned: Story { commits: 10, files_per_commit: 4, file_bytes: 2_500, files: 20 },
+        shared: Story { commits: 10, files_per_commit: 4, file_bytes: 2_500, files: 20 },
+        cloners: 2,
         pushed: Story { commits: runs, files_per_commit: 8, file_bytes: 2_500, files: 1 << 40 },
         branches: 20,
         rounds: 1,

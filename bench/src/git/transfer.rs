@@ -34,7 +34,7 @@ impl Sides {
 }
 
 /// Who goes first changes every time.
-fn turns(round: usize) -> [Side; 2] {
+pub(super) fn turns(round: usize) -> [Side; 2] {
     match round % 2 {
         0 => [Side::Ours, Side::File],
         _ => [Side::File, Side::Ours],
@@ -42,7 +42,7 @@ fn turns(round: usize) -> [Side; 2] {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
+pub(super) enum Side {
     Ours,
     File,
 }
@@ -77,7 +77,7 @@ pub(super) async fn clones(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-async fn clone(url: &str) -> Result<(WorkTree, Duration)> {
+pub(super) async fn clone(url: &str) -> Result<(WorkTree, Duration)> {
     let started = Instant::now();
     let (copy, ran) = WorkTree::try_clone(&git(), url, &["-q"]).await;
     let took = started.elapsed();
@@ -120,10 +120,10 @@ pub(super) async fn pushes(run: &mut Run) -> Result<()> {
 }
 
 /// What one side left to be written shall not be the other one's burden.
-async fn settle() -> Result<()> {
+pub(super) async fn settle() -> Result<()> {
     Ok(tokio::task::spawn_blocking(rustix::fs::sync).await?)
 }
 
-fn megabytes(bytes: usize) -> f64 {
+pub(super) fn megabytes(bytes: usize) -> f64 {
     number(bytes) / 1e6
 }

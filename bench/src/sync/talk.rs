@@ -2,7 +2,7 @@
 //! anything happens.
 
 use grasp_core::{RelayUrl, Time};
-use grasp_engine::{Action, End, Engine, Hint, Input, Page, Peer, Settings, Tally};
+use grasp_engine::{Action, End, Engine, Hint, Input, Page, Peer, Reconciliation, Settings, Tally};
 use std::time::Duration;
 
 #[derive(Debug)]
@@ -72,12 +72,13 @@ fn answer(action: Action) -> Option<Input> {
             Some(Input::Ended { relay, sub, end })
         }
         Action::Reconcile { relay, sub, .. } => {
-            let end = End::Reconciled { need: Vec::new(), lacking: 0, sample: Vec::new() };
+            let end = End::Reconciled(Reconciliation::default());
             Some(Input::Ended { relay, sub, end })
         }
         Action::Authenticate(relay) => Some(accepted(relay)),
         Action::Hangup(_)
         | Action::Close { .. }
+        | Action::Abandon { .. }
         | Action::Stands { .. }
         | Action::Doubt { .. }
         | Action::Remember(_)
@@ -97,6 +98,8 @@ fn peer() -> Peer {
         message_bytes_max: Some(1 << 20),
         limit_default: Some(5_000),
         grasp: true,
+        nip77: Some(true),
+        ..Peer::default()
     }
 }
 

@@ -2,6 +2,7 @@
 //! domain whose budget a request to it is counted by. Whether it may be dialled is decided where
 //! the dialling is done.
 
+use crate::relay_url::host_and_port;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::str::FromStr;
@@ -36,6 +37,11 @@ impl CloneUrl {
         let Some(url) = self.to_url() else { return Domain("".into()) };
         let port = url.port_or_known_default().unwrap_or(0);
         Domain(format!("{}:{port}", url.host_str().unwrap_or("")).into())
+    }
+
+    /// The host, and the port if it is not the usual one, as people name a server.
+    pub fn host_and_port(&self) -> String {
+        self.to_url().map(|url| host_and_port(&url)).unwrap_or_default()
     }
 
     /// Where GRASP servers keep repositories: `<npub>/<identifier>.git`, also below `prs/`.

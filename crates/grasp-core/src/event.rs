@@ -195,9 +195,9 @@ impl Event {
         self.tag("expiration").and_then(|value| value.parse().ok()).map(Timestamp)
     }
 
-    /// NIP-70: only its author may publish it.
+    /// NIP-70: only its author may publish it. Values behind the name change nothing.
     pub fn is_protected(&self) -> bool {
-        self.tags.iter().any(|tag| tag.0.len() == 1 && tag.name() == "-")
+        self.tags.iter().any(|tag| tag.name() == "-")
     }
 
     pub fn rank(&self) -> Rank {

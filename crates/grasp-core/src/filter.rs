@@ -4,20 +4,20 @@
 
 use crate::event::Event;
 use crate::id::{EventId, PubKey};
+use crate::sorted_list::SortedList;
 use crate::{Kind, Timestamp};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Each list is sorted and without duplicates.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Filter {
-    pub ids: Option<Vec<EventId>>,
-    pub authors: Option<Vec<PubKey>>,
-    pub kinds: Option<Vec<Kind>>,
+    pub ids: Option<SortedList<EventId>>,
+    pub authors: Option<SortedList<PubKey>>,
+    pub kinds: Option<SortedList<Kind>>,
     /// By tag letter; case matters.
-    pub tags: BTreeMap<u8, Vec<String>>,
+    pub tags: BTreeMap<u8, SortedList<String>>,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
     pub limit: Option<u64>,
@@ -45,10 +45,10 @@ impl Filter {
     pub fn is_void(&self) -> bool {
         let empty_window = matches!((self.since, self.until), (Some(s), Some(u)) if s > u);
         empty_window
-            || self.ids.as_ref().is_some_and(Vec::is_empty)
-            || self.authors.as_ref().is_some_and(Vec::is_empty)
-            || self.kinds.as_ref().is_some_and(Vec::is_empty)
-            || self.tags.values().any(Vec::is_empty)
+            || self.ids.as_ref().is_some_and(|list| list.is_empty())
+            || self.authors.as_ref().is_some_and(|list| list.is_empty())
+            || self.kinds.as_ref().is_some_and(|list| list.is_empty())
+            || self.tags.values().any(|list| list.is_empty())
     }
 
     /// Roughly what it costs to keep this filter in memory, with its place in an index of live
@@ -59,9 +59,9 @@ impl Filter {
         let values = self.tags.values().flatten();
         let text: usize = values.map(|value| value.len() + size_of::<String>() + INDEX_KEY).sum();
         size_of::<Self>()
-            + len(self.ids.as_ref().map(Vec::len), size_of::<EventId>())
-            + len(self.authors.as_ref().map(Vec::len), size_of::<PubKey>())
-            + len(self.kinds.as_ref().map(Vec::len), size_of::<Kind>())
+            + len(self.ids.as_ref().map(|list| list.len()), size_of::<EventId>())
+            + len(self.authors.as_ref().map(|list| list.len()), size_of::<PubKey>())
+            + len(self.kinds.as_ref().map(|list| list.len()), size_of::<Kind>())
             + text
     }
 }
@@ -95,15 +95,8 @@ impl Serialize for Filter {
     }
 }
 
-fn allows<T: Ord>(list: &Option<Vec<T>>, value: &T) -> bool {
-    list.as_ref().is_none_or(|list| list.binary_search(value).is_ok())
-}
-
-fn sorted<T: Ord>(mut list: Vec<T>) -> Vec<T> {
-    list.sort_unstable();
-    list.dedup();
-    list.shrink_to_fit();
-    list
+fn allows<T: Ord>(list: &Option<SortedList<T>>, value: &T) -> bool {
+    list.as_ref().is_none_or(|list| list.has(value))
 }
 
 impl<'de> Deserialize<'de> for Filter {
@@ -125,14 +118,14 @@ impl<'de> Visitor<'de> for FilterVisitor {
         let mut filter = Filter::default();
         while let Some(key) = map.next_key::<String>()? {
             match key.as_bytes() {
-                b"ids" => once(&mut filter.ids, "ids", sorted(map.next_value()?))?,
-                b"authors" => once(&mut filter.authors, "authors", sorted(map.next_value()?))?,
-                b"kinds" => once(&mut filter.kinds, "kinds", sorted(map.next_value()?))?,
+                b"ids" => once(&mut filter.ids, "ids", map.next_value()?)?,
+                b"authors" => once(&mut filter.authors, "authors", map.next_value()?)?,
+                b"kinds" => once(&mut filter.kinds, "kinds", map.next_value()?)?,
                 b"since" => once(&mut filter.since, "since", map.next_value()?)?,
                 b"until" => once(&mut filter.until, "until", map.next_value()?)?,
                 b"limit" => once(&mut filter.limit, "limit", map.next_value()?)?,
                 [b'#', letter] if letter.is_ascii_alphabetic() => {
-                    if filter.tags.insert(*letter, sorted(map.next_value()?)).is_some() {
+                    if filter.tags.insert(*letter, map.next_value()?).is_some() {
                         return Err(de::Error::custom("duplicate tag in filter"));
                     }
                 }
@@ -164,8 +157,8 @@ mod tests {
     #[test]
     fn lists_are_sorted_and_unique() {
         let filter = parse(r##"{"kinds":[3,1,3],"#e":["b","a","b"],"limit":0}"##).unwrap();
-        assert_eq!(filter.kinds, Some(vec![Kind(1), Kind(3)]));
-        assert_eq!(filter.tags[&b'e'], ["a", "b"]);
+        assert_eq!(filter.kinds.as_deref(), Some(&[Kind(1), Kind(3)][..]));
+        assert_eq!(*filter.tags[&b'e'], ["a", "b"]);
         assert_eq!(filter.limit, Some(0));
     }
 

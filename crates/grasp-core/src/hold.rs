@@ -1,5 +1,5 @@
-//! How long something waits. A hold has one deadline, kept as a moment and not as a remainder, so
-//! a restart changes nothing; an announcement sleeps for a day before it is given up.
+//! How long something waits, by steady time. Every start gives the full time again: the clock may have
+//! been set meanwhile. An announcement sleeps for a day before it is given up.
 
 use crate::kind::Kind;
 use crate::time::Time;
@@ -63,13 +63,13 @@ impl Hold {
         }
     }
 
-    /// After a restart the clock may say anything; nobody waits longer than from now on.
-    pub fn clamped(self, now: Time, patience: Patience) -> Self {
+    /// After a start the clock may say anything, so it waits for the full time of its phase.
+    pub fn restarted(self, now: Time, patience: Patience) -> Self {
         let length = match self.phase {
             Phase::Awake => patience.awake,
             Phase::Asleep => patience.asleep,
         };
-        Self { deadline: self.deadline.min(now.plus(length)), ..self }
+        Self { since: self.since.min(now), deadline: now.plus(length), ..self }
     }
 }
 
@@ -98,9 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_ahead_makes_nobody_wait_for_years() {
+    fn after_a_start_a_hold_has_its_full_time_whatever_the_clock_says() {
         let hold = Hold::begin(Time(1_000_000), P);
-        assert_eq!(hold.clamped(Time(0), P).deadline, Time(100));
-        assert_eq!(hold.clamped(Time(1_000_050), P).deadline, Time(1_000_100));
+        for now in [Time(0), Time(1_000_050), Time(9_000_000)] {
+            assert_eq!(hold.restarted(now, P).deadline, now.plus(P.awake));
+            let asleep = Hold { phase: Phase::Asleep, ..hold };
+            assert_eq!(asleep.restarted(now, P).deadline, now.plus(P.asleep));
+        }
+        assert_eq!(hold.restarted(Time(7), P).since, Time(7), "nothing began in the future");
     }
 }

@@ -15,7 +15,7 @@ pub use facts::{
     About, AnnouncementFacts, Current, DeletionFacts, Erased, Facts, GraspListFacts, ProfileFacts,
     PullRequestFacts, StateFacts,
 };
-pub use reason::{Lasting, Prefix, Reason};
+pub use reason::{Prefix, Reason, RefusalClass};
 pub use rules::{BadPattern, Origin, RepoPattern, Rules};
 pub use subject::Subject;
 pub use verdict::{Answer, DEFERRED, Needs, PURGATORY, Remains, Verdict, Waits, Withdrawal};
@@ -65,8 +65,7 @@ pub fn judge(
         return Verdict::Reject(reason);
     }
     let verdict = by_subject(event, subject, facts, rules);
-    let waits_for_git =
-        matches!(verdict, Verdict::Hold(Needs::GitData { .. } | Needs::Unsatisfiable));
+    let waits_for_git = matches!(&verdict, Verdict::Hold(needs) if needs.waits_for_git());
     if facts.expired && origin == Origin::Sync && waits_for_git {
         return Verdict::Reject(Reason::EXPIRED_IN_PURGATORY);
     }
@@ -88,8 +87,17 @@ pub fn still_wanted(event: &Event, facts: &Facts, rules: &Rules) -> Result<(), R
         return Err(Reason::VANISHED);
     }
     match &facts.current {
-        Some(current) if current.rank.beats(&event.rank()) => Err(Reason::SUPERSEDED),
+        Some(current) if current.rank.beats(&event.rank()) => Err(superseded(event, current)),
         _ => Ok(()),
+    }
+}
+
+/// An event that lost by its id alone can win with the next second; its author has to know.
+fn superseded(event: &Event, current: &Current) -> Reason {
+    match event.kind {
+        _ if current.rank.created_at != event.created_at => Reason::SUPERSEDED,
+        Kind::STATE => Reason::SAME_SECOND_STATE,
+        _ => Reason::SAME_SECOND,
     }
 }
 

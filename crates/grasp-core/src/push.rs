@@ -4,7 +4,7 @@
 use crate::event::Rank;
 use crate::id::{EventId, Oid, RefName};
 use crate::nip34::State;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// A place in a repository that a push may name.
@@ -47,6 +47,16 @@ pub struct Command {
     pub new: Option<Oid>,
 }
 
+impl Command {
+    /// The branch or tag it names, if it names one.
+    fn governed(&self) -> Option<&RefName> {
+        match &self.target {
+            Some(Target::Governed(name)) => Some(name),
+            _ => None,
+        }
+    }
+}
+
 /// A state that could lead the repository somewhere.
 #[derive(Debug, Clone)]
 pub struct Candidate {
@@ -76,6 +86,17 @@ pub struct Scene {
     pub governing: Option<Candidate>,
     /// Those of the pushed proposals whose event is here, served or held.
     pub known: BTreeMap<EventId, Proposal>,
+    /// States that were refused lately because one of the same second has a lower id.
+    pub lost: Vec<Candidate>,
+    /// Objects named by these states that are here. Those that the push itself names may be left out.
+    pub present: BTreeSet<Oid>,
+}
+
+impl Scene {
+    /// Every state that a push may be compared with.
+    pub fn candidates(&self) -> impl Iterator<Item = &Candidate> {
+        self.held.iter().chain(&self.governing).chain(&self.lost)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,7 +143,7 @@ fn decide(commands: &[Command], scene: &Scene) -> Result<Grant, Denial> {
         return Err(Denial::Mixed);
     }
     if moves {
-        grant.state = Some(leading_to(&after, scene)?);
+        grant.state = Some(leading_to(&RefMoves::new(commands, &after, scene))?);
     }
     Ok(grant)
 }
@@ -151,7 +172,9 @@ fn change(
 fn propose(grant: &mut Grant, id: EventId, command: &Command, scene: &Scene) -> Result<(), Denial> {
     let current = scene.proposals.get(&id).copied();
     let Some(tip) = command.new else {
-        return if current.is_none() { Ok(()) } else { Err(Denial::ProposalDeleted) };
+        let denial =
+            if current.is_some() { Denial::ProposalDeleted } else { Denial::NoSuchProposal(id) };
+        return Err(denial);
     };
     if current == Some(tip) {
         return Ok(());
@@ -170,31 +193,90 @@ fn propose(grant: &mut Grant, id: EventId, command: &Command, scene: &Scene) -> 
     Ok(())
 }
 
-/// The preferred state that says exactly this. What rules now may only be repeated, to repair a
+/// A push that moves branches or tags.
+struct RefMoves<'a> {
+    /// Branches and tags that it wants elsewhere, or gone.
+    updated: BTreeSet<&'a RefName>,
+    /// Objects that it brings unless they are here.
+    named: BTreeSet<Oid>,
+    /// Branches and tags as the push alone would leave them.
+    after: &'a BTreeMap<RefName, Oid>,
+    scene: &'a Scene,
+}
+
+impl<'a> RefMoves<'a> {
+    fn new(commands: &'a [Command], after: &'a BTreeMap<RefName, Oid>, scene: &'a Scene) -> Self {
+        let changes = || commands.iter().filter(|command| command.old != command.new);
+        Self {
+            updated: changes().filter_map(Command::governed).collect(),
+            named: changes().filter_map(|command| command.new).collect(),
+            after,
+            scene,
+        }
+    }
+
+    fn fits(&self, it: &Candidate) -> bool {
+        it.state.satisfiable && self.obstacle(it).is_none()
+    }
+
+    /// The first ref that keeps this push from completing a state: one that the push moves somewhere
+    /// else, or one whose object is neither here nor named by the push. The server aligns all others.
+    fn obstacle(&self, it: &Candidate) -> Option<Difference> {
+        let is_here = |oid: &Oid| self.scene.present.contains(oid) || self.named.contains(oid);
+        Difference::all(self.after, &it.state.refs).find(|differs| {
+            self.updated.contains(&differs.name) || !differs.signed.as_ref().is_none_or(is_here)
+        })
+    }
+}
+
+/// The preferred state that this push completes. What rules now may only be repeated, to repair a
 /// repository that lost something; older ones that wait may not take it back.
-fn leading_to(after: &BTreeMap<RefName, Oid>, scene: &Scene) -> Result<EventId, Denial> {
+fn leading_to(push: &RefMoves<'_>) -> Result<EventId, Denial> {
+    let scene = push.scene;
     let governing = scene.governing.as_ref();
     let newer = |it: &&Candidate| governing.is_none_or(|governing| it.rank.beats(&governing.rank));
     let open = || scene.held.iter().filter(newer).chain(governing);
-    let fits = |it: &&Candidate| it.state.satisfiable && it.state.refs == *after;
     let prefer = |best: &'_ Candidate, it: &'_ Candidate| it.rank.beats(&best.rank);
-    let best = open().filter(fits).reduce(|best, it| if prefer(best, it) { it } else { best });
+    let fitting = open().filter(|it| push.fits(it));
+    let best = fitting.reduce(|best, it| if prefer(best, it) { it } else { best });
     if let Some(best) = best {
         return Ok(best.id);
     }
-    let outdated = scene.held.iter().any(|it| fits(&it));
+    if let Some(denial) = same_second(push) {
+        return Err(denial);
+    }
+    let outdated = scene.held.iter().any(|it| push.fits(it));
     let newest = open().reduce(|best, it| if prefer(best, it) { it } else { best });
     Err(match (newest, governing) {
-        (Some(newest), _) if outdated => Denial::Outdated { by: newest.id },
+        (_, Some(governing)) if outdated => Denial::Outdated { by: governing.id },
         (Some(newest), Some(governing)) if newest.id == governing.id => {
-            Denial::NothingWaits { differs: Difference::between(after, &newest.state.refs) }
+            Denial::NothingWaits { differs: push.obstacle(newest) }
         }
-        (Some(newest), _) => Denial::Differs {
-            state: newest.id,
-            differs: Difference::between(after, &newest.state.refs),
-        },
+        (Some(newest), _) => Denial::Differs { state: newest.id, differs: push.obstacle(newest) },
         (None, _) => Denial::NoState,
     })
+}
+
+/// Was a state signed that this push completes, in the same second as one in force that beats it?
+fn same_second(push: &RefMoves<'_>) -> Option<Denial> {
+    let scene = push.scene;
+    let says_this = |it: &&Candidate| push.obstacle(it).is_none();
+    let beats = |it: &Candidate, lost: &Candidate| {
+        it.rank.created_at == lost.rank.created_at && it.rank.beats(&lost.rank)
+    };
+    let governing = scene.governing.as_ref();
+    // What waits lost against the state in force; what was refused, against its author's other one.
+    let waiting = scene
+        .held
+        .iter()
+        .filter(says_this)
+        .find_map(|lost| governing.filter(|by| beats(by, lost)).map(|by| (lost.id, by.id)));
+    let refused = scene.lost.iter().filter(says_this).find_map(|lost| {
+        let by_author = |it: &&Candidate| it.state.author == lost.state.author;
+        let mut in_force = scene.held.iter().chain(governing).filter(by_author);
+        in_force.find(|by| beats(by, lost)).map(|by| (lost.id, by.id))
+    });
+    waiting.or(refused).map(|(lost, by)| Denial::SameSecond { lost, by })
 }
 
 /// The first ref on which a push and a state disagree.
@@ -210,9 +292,17 @@ impl Difference {
         pushed: &BTreeMap<RefName, Oid>,
         signed: &BTreeMap<RefName, Oid>,
     ) -> Option<Self> {
-        let names = pushed.keys().chain(signed.keys());
-        let differing = names.filter(|name| pushed.get(*name) != signed.get(*name));
-        differing.min().map(|name| Self {
+        Self::all(pushed, signed).next()
+    }
+
+    /// By name.
+    fn all<'a>(
+        pushed: &'a BTreeMap<RefName, Oid>,
+        signed: &'a BTreeMap<RefName, Oid>,
+    ) -> impl Iterator<Item = Self> + 'a {
+        let names: BTreeSet<&RefName> = pushed.keys().chain(signed.keys()).collect();
+        let differing = names.into_iter().filter(|name| pushed.get(*name) != signed.get(*name));
+        differing.map(|name| Self {
             name: name.clone(),
             pushed: pushed.get(name).copied(),
             signed: signed.get(name).copied(),
@@ -241,10 +331,14 @@ pub enum Denial {
     Differs { state: EventId, differs: Option<Difference> },
     #[error("a newer state already governs this repository")]
     Outdated { by: EventId },
+    #[error("another state of the same second is in force")]
+    SameSecond { lost: EventId, by: EventId },
     #[error("the ref has moved since you fetched")]
     Stale(RefName),
     #[error("refs/nostr cannot be deleted by a push")]
     ProposalDeleted,
+    #[error("there is no such ref to delete")]
+    NoSuchProposal(EventId),
     #[error("the pull request names another commit")]
     WrongTip { id: EventId, expected: Option<Oid> },
     #[error("the pull request is for another repository")]
@@ -268,7 +362,10 @@ impl Denial {
             Self::NoState => format!("nobody has signed where this push leads: {sign}"),
             Self::NothingWaits { differs: None } => format!("no newer state waits: {sign}"),
             Self::NothingWaits { differs: Some(differs) } => {
-                format!("the only state known here is the one already served ({differs}): {sign}")
+                format!(
+                    "the state in force says something else ({differs}), and no newer one \
+                         waits: {sign}"
+                )
             }
             Self::Differs { state, differs } => {
                 let differs = differs.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
@@ -278,12 +375,19 @@ impl Denial {
                 "the state you push for is older than {by}, which rules now: fetch, merge and sign \
                  a new state"
             ),
+            Self::SameSecond { lost, by } => format!(
+                "the state {lost} is of the same second as {by}, and of those the lower id is in \
+                 force: sign the state again a second later, publish it, then push again"
+            ),
             Self::Stale(name) => {
                 format!("{name} is no longer where you saw it: fetch first, then push again")
             }
             Self::ProposalDeleted => "a pull request's commits go when its event is deleted: \
                  publish a deletion (kind 5) of the event"
                 .to_owned(),
+            Self::NoSuchProposal(id) => {
+                format!("{} is not here, so there is nothing to delete", Target::Proposal(*id))
+            }
             Self::WrongTip { id, expected: Some(tip) } => {
                 format!(
                     "the pull request {id} proposes {tip}: push that commit, or publish an update"

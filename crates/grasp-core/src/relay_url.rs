@@ -36,12 +36,23 @@ impl RelayUrl {
         self.to_url().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default()
     }
 
+    /// The host, and the port if it is not the usual one, as people name a server.
+    pub fn host_and_port(&self) -> String {
+        self.to_url().map(|url| host_and_port(&url)).unwrap_or_default()
+    }
+
     /// Host and port, which is what a budget for one neighbour is counted by.
     pub fn place(&self) -> String {
         let Some(url) = self.to_url() else { return String::new() };
         let port = url.port_or_known_default().unwrap_or(0);
         format!("{}:{port}", url.host_str().unwrap_or(""))
     }
+}
+
+/// The host, and the port if it is not the scheme's own.
+pub(crate) fn host_and_port(url: &Url) -> String {
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}{port}", url.host_str().unwrap_or_default())
 }
 
 impl FromStr for RelayUrl {
@@ -116,6 +127,18 @@ mod tests {
         }
         assert_eq!(normal("ws://[::1]:7777/a/").as_deref(), Some("ws://[::1]:7777/a"));
         assert_eq!(normal("ws://0x7f.1:80").as_deref(), Some("ws://127.0.0.1"));
+    }
+
+    #[test]
+    fn a_server_is_named_with_its_port_unless_that_is_the_usual_one() {
+        for (url, name) in [
+            ("wss://relay.example", "relay.example"),
+            ("wss://relay.example:443/x", "relay.example"),
+            ("ws://127.0.0.1:7777/x", "127.0.0.1:7777"),
+            ("ws://[::1]:80", "[::1]"),
+        ] {
+            assert_eq!(url.parse::<RelayUrl>().unwrap().host_and_port(), name);
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use grasp_core::push::{
     Candidate, Command, Decision, Denial, Grant, Proposal, Scene, Target, authorise,
 };
 use grasp_core::{EventId, Oid, PubKey, RefName, Timestamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn oid(n: u8) -> Oid {
     Oid::from_bytes([n; 20])
@@ -79,6 +79,130 @@ fn a_push_of_one_branch_of_two_is_refused_and_the_difference_named() {
     assert!(denial.advice().contains("refs/heads/next would be absent"), "{}", denial.advice());
     let both = [moves("heads/main", None, Some(1)), moves("heads/next", None, Some(2))];
     assert_eq!(authorise(&both, &scene), by_state(9));
+}
+
+/// Refs here, what the state says, objects here besides, the commands; `None` if the push completes
+/// the state, otherwise the ref that the refusal names.
+type Completion<'a> = (
+    &'a [(&'a str, u8)],
+    &'a [(&'a str, u8)],
+    &'a [u8],
+    &'a [(&'a str, Option<u8>, Option<u8>)],
+    Option<&'a str>,
+);
+
+#[test]
+fn a_push_completes_a_state_whose_other_objects_are_here() {
+    let main = ("heads/main", Some(1), Some(2));
+    let table: [Completion<'_>; 12] = [
+        // A local ref that the state no longer has is removed by the server.
+        (&[("heads/main", 1), ("heads/old", 3)], &[("heads/main", 2)], &[], &[main], None),
+        // A ref whose object is here is moved or created by the server.
+        (
+            &[("heads/main", 1), ("heads/next", 3)],
+            &[("heads/main", 2), ("heads/next", 4), ("tags/v1", 5)],
+            &[4, 5],
+            &[main],
+            None,
+        ),
+        // The push brings the object under another name.
+        (&[("heads/main", 1)], &[("heads/main", 2), ("heads/next", 2)], &[], &[main], None),
+        // A deletion is an update like any other.
+        (
+            &[("heads/main", 1), ("heads/old", 3)],
+            &[("heads/main", 4)],
+            &[4],
+            &[("heads/old", Some(3), None)],
+            None,
+        ),
+        // A command that asks for no change says nothing about its ref.
+        (
+            &[("heads/main", 1), ("heads/next", 3)],
+            &[("heads/main", 2), ("heads/next", 4)],
+            &[4],
+            &[main, ("heads/next", Some(3), Some(3))],
+            None,
+        ),
+        // An object of the state would still be missing.
+        (
+            &[("heads/main", 1)],
+            &[("heads/main", 2), ("heads/next", 4)],
+            &[],
+            &[main],
+            Some("heads/next"),
+        ),
+        (
+            &[("heads/main", 1), ("heads/a", 3)],
+            &[("heads/main", 2), ("tags/v1", 5)],
+            &[4],
+            &[main],
+            Some("tags/v1"),
+        ),
+        // A ref that the push updates is signed with another value, here or not.
+        (
+            &[("heads/main", 1)],
+            &[("heads/main", 2)],
+            &[4],
+            &[main, ("heads/extra", None, Some(4))],
+            Some("heads/extra"),
+        ),
+        (&[("heads/main", 1)], &[("heads/main", 4)], &[4, 2], &[main], Some("heads/main")),
+        (
+            &[("heads/main", 1), ("heads/next", 3)],
+            &[("heads/main", 2), ("heads/next", 3)],
+            &[],
+            &[main, ("heads/next", Some(3), None)],
+            Some("heads/next"),
+        ),
+        // What is already so may not be signed otherwise: the answer would be false.
+        (
+            &[("heads/main", 1), ("heads/next", 3)],
+            &[("heads/main", 2), ("heads/next", 4)],
+            &[4],
+            &[main, ("heads/next", None, Some(3))],
+            Some("heads/next"),
+        ),
+        // An empty repository has no objects.
+        (
+            &[],
+            &[("heads/main", 2), ("tags/v1", 5)],
+            &[],
+            &[("heads/main", None, Some(2))],
+            Some("tags/v1"),
+        ),
+    ];
+    for (row, (here, signed, present, commands, refused)) in table.into_iter().enumerate() {
+        let scene = Scene {
+            refs: refs(here),
+            held: vec![state(9, 5, signed)],
+            present: present.iter().copied().map(oid).collect::<BTreeSet<Oid>>(),
+            ..Scene::default()
+        };
+        let commands: Vec<Command> =
+            commands.iter().map(|(short, old, new)| moves(short, *old, *new)).collect();
+        let decision = authorise(&commands, &scene);
+        match refused {
+            None => assert_eq!(decision, by_state(9), "row {row}"),
+            Some(short) => {
+                let Decision::Deny(Denial::Differs { differs: Some(differs), .. }) = decision
+                else {
+                    panic!("row {row}: {decision:?}")
+                };
+                assert_eq!(differs.name, name(short), "row {row}");
+            }
+        }
+    }
+}
+
+#[test]
+fn of_the_states_that_a_push_completes_the_newest_counts() {
+    let held = vec![
+        state(9, 5, &[("heads/main", 2), ("heads/next", 3)]),
+        state(8, 6, &[("heads/main", 2)]),
+    ];
+    let refs = refs(&[("heads/main", 1), ("heads/next", 3)]);
+    let scene = Scene { refs, held, ..Scene::default() };
+    assert_eq!(authorise(&[moves("heads/main", Some(1), Some(2))], &scene), by_state(8));
 }
 
 #[test]
@@ -153,7 +277,24 @@ fn of_two_states_of_one_second_the_lower_id_counts() {
     };
     let push = [moves("heads/main", Some(2), Some(1))];
     assert_eq!(authorise(&push, &scene(7)), by_state(7));
-    assert_eq!(denied(&push, &scene(9)), Denial::Outdated { by: id(8) });
+    assert_eq!(denied(&push, &scene(9)), Denial::SameSecond { lost: id(9), by: id(8) });
+}
+
+#[test]
+fn a_push_for_a_state_refused_in_its_second_is_told_which_state_is_in_force() {
+    let push = [moves("heads/main", Some(2), Some(1))];
+    let lost = vec![state(9, 5, &[("heads/main", 1)])];
+    let refs = refs(&[("heads/main", 2)]);
+    let governing = Some(state(8, 5, &[("heads/main", 2)]));
+    let scene = Scene { refs, governing, lost, ..Scene::default() };
+    assert_eq!(denied(&push, &scene), Denial::SameSecond { lost: id(9), by: id(8) });
+    let held = vec![state(8, 5, &[("heads/main", 3)])];
+    let waits = Scene { held, governing: None, ..scene.clone() };
+    assert_eq!(denied(&push, &waits), Denial::SameSecond { lost: id(9), by: id(8) });
+    let later = Scene { governing: Some(state(7, 6, &[("heads/main", 2)])), ..scene.clone() };
+    assert!(matches!(denied(&push, &later), Denial::NothingWaits { .. }), "another second");
+    let other = [moves("heads/main", Some(2), Some(4))];
+    assert!(matches!(denied(&other, &scene), Denial::NothingWaits { .. }), "another commit");
 }
 
 #[test]
@@ -214,7 +355,7 @@ fn nobody_deletes_a_pull_request_by_pushing() {
     let proposals = BTreeMap::from([(id(3), oid(4))]);
     let scene = Scene { proposals, ..Scene::default() };
     assert_eq!(denied(&[proposes(3, None)], &scene), Denial::ProposalDeleted);
-    assert_eq!(authorise(&[proposes(5, None)], &scene), Decision::Unchanged);
+    assert_eq!(denied(&[proposes(5, None)], &scene), Denial::NoSuchProposal(id(5)));
     assert_eq!(authorise(&[proposes(3, Some(4))], &scene), Decision::Unchanged);
 }
 
@@ -241,8 +382,10 @@ fn every_refusal_says_what_to_do() {
         Denial::NothingWaits { differs: differs.clone() },
         Denial::Differs { state: id(1), differs },
         Denial::Outdated { by: id(1) },
+        Denial::SameSecond { lost: id(2), by: id(1) },
         Denial::Stale(name("heads/main")),
         Denial::ProposalDeleted,
+        Denial::NoSuchProposal(id(1)),
         Denial::WrongTip { id: id(1), expected: None },
         Denial::OtherRepository(id(1)),
         Denial::NoPullRequest(id(1)),

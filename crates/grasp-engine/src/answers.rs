@@ -1,7 +1,7 @@
 //! What follows from the end of a subscription: each refusal has its own answer (S-23), and none
 //! of them touches anybody but the relay that gave it.
 
-use crate::checking::Compared;
+use crate::neg_memory::NegDenial;
 use crate::question::{Question, Work};
 use crate::refusal::Refusal;
 use crate::relay::{Around, Relay};
@@ -13,60 +13,92 @@ impl Relay {
     /// A question is over.
     pub(crate) fn question_ended(&mut self, work: Work, end: End, around: &mut Around<'_>) {
         let compares = work.question.compares();
+        if let End::Complete(page) | End::Flood(page) = &end {
+            self.count_daily(&work, page);
+        }
         match end {
             End::Complete(page) => self.handle_page(work, &page, around),
-            End::Reconciled { need, lacking, sample } => match work.question {
-                Question::Check(check) => {
-                    self.handle_check(check, Compared { need, lacking, sample }, around);
+            End::Reconciled(found) => {
+                self.comparison_succeeded();
+                self.negentropy_answered(around);
+                match work.question {
+                    Question::Check(check) => self.handle_check(check, found, around),
+                    _ => {
+                        let differs = found.lacking + found.need.len() > 0;
+                        self.compared(&work.question, differs, around.now);
+                        self.handle_difference(&work, found, around);
+                    }
                 }
-                _ => {
-                    self.compared(&work.question, lacking + need.len() > 0, around.now);
-                    self.handle_difference(&work, need, around);
-                }
-            },
+            }
+            End::TooManyEvents { limit } => {
+                self.negentropy_answered(around);
+                self.compare_less(work, limit, around);
+            }
             End::Flood(_) | End::Silent if work.question.names_events() => {
                 self.handle_unanswered(work.question, Doubt::Keeps, around);
             }
             End::Flood(page) => self.handle_flood(&work, &page, around),
             End::NoNegentropy => {
-                self.no_negentropy(around);
+                self.deny_negentropy(NegDenial::Told, around);
                 self.handle_no_comparison(work, around);
             }
             // Silence is how some relays say that they do not know a message.
             End::Silent if compares => {
-                self.no_negentropy(around);
+                self.deny_negentropy(NegDenial::Assumed, around);
                 self.handle_no_comparison(work, around);
             }
-            End::NegentropyFailed(text) => match Refusal::of(&text) {
-                Refusal::TooManyAtOnce => self.shrink(work, around),
-                Refusal::RateLimit => {
-                    self.ask_again(work);
-                    self.slow_down(around);
-                }
-                Refusal::AuthRequired => self.authenticate(Some(work), around),
-                _ if work.question.check().is_some() => {
-                    if let Question::Check(check) = work.question {
-                        self.handle_failed_check(check, around);
-                    }
-                }
-                _ => {
-                    self.negentropy_failed(around.now);
-                    self.handle_no_comparison(work, around);
-                }
-            },
-            End::Silent => self.handle_failure(&work, around),
+            End::NegentropyFailed(text) => {
+                self.tell_comparison_failed(&text, around);
+                self.comparison_refused(work, &text, around);
+            }
+            End::Silent => {
+                self.tell_subscription_failed(work.batch, "no answer in time", around);
+                self.handle_failure(&work, around);
+            }
             End::Closed(text) => self.question_refused(work, &text, around),
         }
     }
 
+    fn comparison_refused(&mut self, work: Work, text: &str, around: &mut Around<'_>) {
+        match Refusal::of(text) {
+            Refusal::TooManyAtOnce => self.shrink(work, around),
+            Refusal::TooManyEvents => self.compare_less(work, None, around),
+            Refusal::RateLimit => {
+                self.ask_again(work);
+                self.slow_down(around);
+            }
+            Refusal::AuthRequired => self.authenticate(Some(work), around),
+            _ if work.question.check().is_some() => {
+                if let Question::Check(check) = work.question {
+                    self.handle_failed_check(check, around);
+                }
+            }
+            _ => {
+                self.negentropy_failed(around.now);
+                self.handle_no_comparison(work, around);
+            }
+        }
+    }
+
+    /// For operators: a subscription ended without EOSE.
+    fn tell_subscription_failed(&self, batch: Option<u64>, why: &str, around: &mut Around<'_>) {
+        let (relay, why) = (self.url.clone(), why.to_owned());
+        around.act(Action::Tell(News::SubscriptionFailed { relay, batch, why }));
+    }
+
     fn question_refused(&mut self, work: Work, text: &str, around: &mut Around<'_>) {
         let compares = work.question.compares();
+        // A login is the answer to that, and no failure.
+        if Refusal::of(text) != Refusal::AuthRequired {
+            self.tell_subscription_failed(work.batch, text, around);
+        }
         match Refusal::of(text) {
             // A relay that does not know the message may well say so in these words.
             Refusal::FilterCount | Refusal::InvalidFilter | Refusal::Unknown if compares => {
-                self.no_negentropy(around);
+                self.deny_negentropy(NegDenial::Assumed, around);
                 self.handle_no_comparison(work, around);
             }
+            Refusal::TooManyEvents if compares => self.compare_less(work, None, around),
             Refusal::AuthRequired => self.authenticate(Some(work), around),
             Refusal::FilterCount
             | Refusal::Policy
@@ -86,7 +118,7 @@ impl Relay {
                 self.pause(text, around);
             }
             Refusal::TooManyAtOnce => self.shrink(work, around),
-            Refusal::RateLimit => {
+            Refusal::RateLimit | Refusal::TooManyEvents => {
                 self.ask_again(work);
                 self.slow_down(around);
             }
@@ -106,6 +138,9 @@ impl Relay {
             End::Closed(text) => text.as_str(),
             _ => "",
         };
+        if Refusal::of(text) != Refusal::AuthRequired {
+            self.tell_subscription_failed(None, text, around);
+        }
         match Refusal::of(text) {
             Refusal::AuthRequired => self.authenticate(None, around),
             Refusal::FilterCount if self.fewer_filters(live.parts.len(), around) => {
@@ -129,7 +164,7 @@ impl Relay {
                 self.learn_live_bytes();
                 self.trim_live(around);
             }
-            Refusal::RateLimit => self.slow_down(around),
+            Refusal::RateLimit | Refusal::TooManyEvents => self.slow_down(around),
             // Once it is repaired, after a while; then it is asked for in turn.
             Refusal::Unknown => {
                 let mut groups: Vec<u32> = live.parts.iter().map(|it| it.part.group).collect();
@@ -151,7 +186,7 @@ impl Relay {
     fn takes_fewer_filters(&mut self, work: &Work, around: &Around<'_>) -> bool {
         let sent = match &work.question {
             Question::Pages(asks) => asks.len(),
-            Question::Compare(..) | Question::Ids(_) | Question::Owed(_) => 1,
+            Question::Compare(..) | Question::Ids(..) | Question::Owed(_) => 1,
             Question::Check(_) | Question::CheckIds(..) | Question::CheckSample(..) => 1,
         };
         self.fewer_filters(sent, around)
@@ -184,7 +219,7 @@ impl Relay {
             Question::Pages(asks) => asks.iter().map(|ask| ask.part.group).collect(),
             Question::Compare(part, _) => vec![part.group],
             Question::Check(check) => vec![check.group],
-            Question::Ids(_)
+            Question::Ids(..)
             | Question::Owed(_)
             | Question::CheckIds(..)
             | Question::CheckSample(..) => Vec::new(),
@@ -294,8 +329,10 @@ impl Relay {
         around.act(Action::Remember(relay));
     }
 
-    /// A NOTICE said that NIP-77 is not spoken: whatever is being compared is read instead.
-    pub(crate) fn comparisons_denied(&mut self, around: &mut Around<'_>) {
+    /// A NOTICE said that NIP-77 is not spoken: the open comparisons are read page by page. Nothing is
+    /// sent about these comparisons any more: a relay that does not know NEG-OPEN does not know
+    /// NEG-CLOSE either (S-61).
+    pub(crate) fn comparisons_denied(&mut self, denial: NegDenial, around: &mut Around<'_>) {
         let Some(session) = self.session() else { return };
         let compares = |work: &Work| work.question.compares();
         let open: Vec<Sub> = session
@@ -307,10 +344,10 @@ impl Relay {
         if open.is_empty() {
             return;
         }
-        self.no_negentropy(around);
+        self.deny_negentropy(denial, around);
         let relay = self.url.clone();
         for sub in open {
-            around.act(Action::Close { relay: relay.clone(), sub });
+            around.act(Action::Abandon { relay: relay.clone(), sub });
             if let Some(work) = self.end_asked(sub) {
                 self.handle_no_comparison(work, around);
             }

@@ -18,10 +18,6 @@ pub(crate) struct Brake {
 }
 
 impl Brake {
-    pub(crate) fn moments(&mut self) -> [&mut Time; 3] {
-        [&mut self.cooling_until, &mut self.paused_until, &mut self.unanswered_until]
-    }
-
     /// Until when nothing at all is asked.
     pub(crate) fn all_until(&self) -> Time {
         self.cooling_until.max(self.paused_until)

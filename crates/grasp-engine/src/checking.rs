@@ -7,9 +7,9 @@ use crate::question::{Question, Work};
 use crate::relay::{Around, Relay};
 use crate::session::{Negentropy, Session};
 use crate::timers::Concern;
-use crate::vocabulary::{Action, Doubt, Page};
+use crate::vocabulary::{Action, Doubt, Page, Reconciliation};
 use crate::wanted::Repo;
-use grasp_core::{EventId, Filter, Kind, Time};
+use grasp_core::{Filter, Kind, Time};
 use std::time::Duration;
 
 /// Some repositories of one group, to be compared.
@@ -33,14 +33,6 @@ enum Half {
     Signed,
     /// What refers to it.
     About,
-}
-
-/// What a comparison came to.
-#[derive(Debug)]
-pub(crate) struct Compared {
-    pub(crate) need: Vec<EventId>,
-    pub(crate) lacking: usize,
-    pub(crate) sample: Vec<EventId>,
 }
 
 /// After so many the difference is taken for one that stays.
@@ -87,18 +79,15 @@ impl Relay {
     pub(crate) fn check_filter(&self, check: &Check, around: &Around<'_>) -> Filter {
         let repos = check.members.iter().filter_map(|it| around.wanted.repo(*it));
         let (letter, kinds) = match check.half {
-            Half::Signed => (b'd', Some(vec![Kind::ANNOUNCEMENT, Kind::STATE])),
+            Half::Signed => (b'd', Some([Kind::ANNOUNCEMENT, Kind::STATE].into())),
             Half::About => (b'a', None),
         };
         let value = |repo: &Repo| match check.half {
             Half::Signed => repo.id.identifier.to_string(),
             Half::About => repo.id.coordinate().to_string(),
         };
-        let mut values: Vec<String> = repos.map(value).collect();
-        values.sort_unstable();
-        values.dedup();
         let mut filter = Filter { kinds, ..Filter::default() };
-        filter.tags.insert(letter, values);
+        filter.tags.insert(letter, repos.map(value).collect());
         filter
     }
 
@@ -106,14 +95,14 @@ impl Relay {
     pub(crate) fn handle_check(
         &mut self,
         mut check: Check,
-        found: Compared,
+        found: Reconciliation,
         around: &mut Around<'_>,
     ) {
         self.brake.answered();
         if self.has_stopped_comparing() {
             return self.check_failed(&check, around);
         }
-        let Compared { mut need, lacking, sample } = found;
+        let Reconciliation { mut need, lacking, sample, .. } = found;
         check.differs |= lacking > 0;
         let ids_max = self.ids_max(around.settings);
         let Some(session) = self.session_mut() else { return };
@@ -140,7 +129,8 @@ impl Relay {
         if !self.may_believe(&check, asked, page, around) {
             return;
         }
-        match page.missing.len() < asked {
+        // What did not come, or found no room here, is lacked until it is asked for again.
+        match page.missing.len() + page.no_room.len() < asked {
             false => self.stays_different(check, around),
             true => self.check_again(check),
         }
@@ -186,6 +176,14 @@ impl Relay {
     /// A comparison failed by itself: perhaps there is too much of it.
     pub(crate) fn handle_failed_check(&mut self, check: Check, around: &mut Around<'_>) {
         match check.members.len() > FEW {
+            true => self.narrow(check),
+            false => self.cannot_tell(&check, Doubt::Failed, around),
+        }
+    }
+
+    /// The relay does not compare so many events at once.
+    pub(crate) fn check_fewer(&mut self, check: Check, around: &mut Around<'_>) {
+        match check.members.len() > 1 {
             true => self.narrow(check),
             false => self.cannot_tell(&check, Doubt::Failed, around),
         }
@@ -306,7 +304,8 @@ impl Relay {
 
     /// A comparison of the past showed a difference: how it stands is found out when that is over.
     pub(crate) fn compared(&mut self, question: &Question, differs: bool, now: Time) {
-        if let Question::Compare(part, None) = question
+        if let Question::Compare(part, walk) = question
+            && walk.left.since.is_none()
             && let Some(group) = self.group_mut(part.group)
             && (differs && group.layer == Layer::Repos)
         {

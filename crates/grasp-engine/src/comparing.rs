@@ -1,11 +1,13 @@
 //! What a comparison showed (S-18), and how to go on where NIP-77 is not to be had.
 
 use crate::groups::Part;
+use crate::neg_windows::{TimeWindow, WindowWalk};
+use crate::pages::Paging;
 use crate::question::{Ask, Method, Question, Work};
 use crate::relay::{Around, Relay};
 use crate::session::{Negentropy, Session};
-use crate::vocabulary::{Action, Doubt, News};
-use grasp_core::{EventId, Time};
+use crate::vocabulary::{Action, Doubt, News, Reconciliation};
+use grasp_core::{Time, Timestamp};
 use std::time::Duration;
 
 /// How long NIP-77 is left alone after it failed, each time.
@@ -16,15 +18,20 @@ const NEGENTROPY_WAITS: [Duration; 4] = [
     Duration::from_secs(2 * 3600),
 ];
 
+/// The reason that is kept for a relay that does not know NIP-77.
+const NOT_SPOKEN: &str = "it does not speak NIP-77";
+
 impl Relay {
     /// A comparison is through.
     pub(crate) fn handle_difference(
         &mut self,
         work: &Work,
-        mut need: Vec<EventId>,
+        found: Reconciliation,
         around: &mut Around<'_>,
     ) {
         self.brake.answered();
+        let Reconciliation { mut need, theirs, .. } = found;
+        let (window, rest) = self.window_compared(&work.question, theirs, around);
         let settings = around.settings;
         // The rest is found by the next comparison; the batch is not confirmed before that.
         let queued = self.session().map_or(0, Session::ids_queued);
@@ -37,8 +44,53 @@ impl Relay {
             }
         }
         let chunks = need.chunks(self.ids_max(settings));
-        let questions = chunks.map(|ids| Question::Ids(ids.to_vec())).collect();
+        let named = chunks.map(|ids| Question::Ids(ids.to_vec(), window));
+        let questions = named.chain(rest).collect();
         self.goes_on(work.batch, questions, around);
+    }
+
+    /// The window that was compared, and the question about what is left after it (S-44).
+    fn window_compared(
+        &mut self,
+        question: &Question,
+        theirs: usize,
+        around: &mut Around<'_>,
+    ) -> (TimeWindow, Option<Question>) {
+        let Question::Compare(part, walk) = *question else { return (TimeWindow::ALL, None) };
+        if let Some(secs) = walk.newest_secs() {
+            self.learn_window(part, secs, around);
+        }
+        (walk.window(), walk.accepted(theirs).map(|rest| Question::Compare(part, rest)))
+    }
+
+    /// The relay does not compare so many events at once: it is asked for fewer (S-44). That is no
+    /// reason to wait, or to ask more slowly.
+    pub(crate) fn compare_less(&mut self, work: Work, limit: Option<u64>, around: &mut Around<'_>) {
+        self.brake.answered();
+        match work.question {
+            Question::Check(check) => self.check_fewer(check, around),
+            Question::Compare(part, walk) => match walk.refused(limit) {
+                Some(walk) => {
+                    self.ask_again(Work { question: Question::Compare(part, walk), ..work });
+                }
+                None => {
+                    self.negentropy_failed(around.now);
+                    self.handle_no_comparison(work, around);
+                }
+            },
+            _ => self.handle_failure(&work, around),
+        }
+    }
+
+    /// A comparison of everything, or of everything since a moment.
+    pub(crate) fn comparison(
+        &self,
+        part: Part,
+        since: Option<Timestamp>,
+        around: &Around<'_>,
+    ) -> Question {
+        let start = around.wall.to_wall(around.now).timestamp();
+        Question::Compare(part, WindowWalk::new(since, start, self.learned_window(part)))
     }
 
     /// NIP-77 is not to be had here, for now or at all: everything that was to be compared is read
@@ -65,14 +117,18 @@ impl Relay {
         session.negentropy = Negentropy::NotBefore(now.plus(wait), failures + 1);
     }
 
-    /// Remembered for the session, and told once.
+    /// For the session, and told once for the relay, until it compares again.
     pub(crate) fn no_negentropy(&mut self, around: &mut Around<'_>) {
         let relay = self.url.clone();
         let Some(session) = self.session_mut() else { return };
         if session.negentropy != Negentropy::No {
             session.negentropy = Negentropy::No;
             session.doubt.get_or_insert(Doubt::NoNegentropy);
-            around.act(Action::Tell(News::NoNegentropy { relay }));
+            let known = self.fallback.as_deref() == Some(NOT_SPOKEN);
+            self.fallback = Some(NOT_SPOKEN.to_owned());
+            if !known {
+                around.act(Action::Tell(News::NoNegentropy { relay }));
+            }
             self.verify_soon(around);
         }
     }
@@ -106,8 +162,10 @@ impl Relay {
             let of_batch = waiting.iter().filter(|work| work.batch == batch);
             let mut asks = Vec::new();
             for work in of_batch {
-                if let Question::Compare(part, since) = work.question {
-                    asks.push(Ask { since, ..Ask::of(part) });
+                if let Question::Compare(part, walk) = work.question {
+                    let TimeWindow { since, until } = walk.left;
+                    let paging = Paging { until, ..Paging::default() };
+                    asks.push(Ask { since, paging, ..Ask::of(part) });
                 }
             }
             let before = asks.len();

@@ -3,7 +3,8 @@
 use crate::groups::{Behind, Stage};
 use crate::question::{Aim, Question, Work};
 use crate::relay::{Around, Relay};
-use crate::vocabulary::{Purpose, Sub};
+use crate::vocabulary::{Action, News, Purpose, Sub};
+use std::time::Duration;
 
 impl Relay {
     pub(crate) fn add_questions(&mut self, batch: Option<u64>, questions: Vec<Question>) {
@@ -45,11 +46,15 @@ impl Relay {
             return;
         }
         let Some(batch) = session.batches.remove(&id) else { return };
+        let confirmed = !(batch.failed || batch.unfinished || batch.crowded);
+        let (relay, took) = (self.url.clone(), around.now.since(batch.started));
+        around.act(Action::Tell(News::BatchEnded { relay, batch: id, confirmed, took }));
         for number in &batch.groups {
             let Some(group) = self.group_mut(*number) else { continue };
-            match (batch.aim, batch.failed || batch.unfinished) {
+            match (batch.aim, !confirmed) {
                 (Aim::Confirm, false) => {
                     group.stage = Stage::Confirmed;
+                    group.room_wait = Duration::ZERO;
                     if group.behind.batches == 0 && group.behind.since <= batch.started {
                         group.behind = Behind::default();
                     }
@@ -58,7 +63,9 @@ impl Relay {
                 }
                 (Aim::Confirm, true) => {
                     group.stage = Stage::Missing;
-                    if !group.shelved {
+                    if batch.crowded {
+                        self.wait_for_room(*number, around);
+                    } else if !group.shelved {
                         self.missing.push_back(*number);
                     }
                 }
@@ -70,6 +77,7 @@ impl Relay {
                 }
             }
         }
+        self.end_daily(around);
         self.schedule_rotation(around);
         self.repack_if_wanted(around);
         self.verify_soon(around);

@@ -41,13 +41,16 @@ impl Engine {
     /// Puts a relay into the queue of those to be dialled, or sets the time at which it may be.
     pub(crate) fn consider(&mut self, number: u32, now: Time) {
         self.remove_from_dialling(number);
-        let Some(relay) = self.relay_mut(number) else { return };
+        let Some(relay) = self.relays.get_mut(number as usize).and_then(Option::as_mut) else {
+            return;
+        };
         relay.measure_want(now);
+        relay.host_not_before = self.hosts.next_try(&relay.place);
         if !relay.is_wanted() || !matches!(relay.link, Link::Down) {
             return;
         }
-        let not_before = relay.health.next_try().max(relay.not_before);
-        let place = relay.place();
+        let not_before = relay.next_try();
+        let place = relay.dial_place();
         if not_before > now {
             self.timers.set(Alarm::Relay(number, Concern::Retry), not_before);
             return;
@@ -56,6 +59,13 @@ impl Engine {
             relay.dial_place = Some(place);
         }
         self.dialling.ready.insert(place);
+    }
+
+    /// How a host is changed: each of its relays may have to wait, or need not wait any longer.
+    pub(crate) fn consider_host(&mut self, place: &str, now: Time) {
+        for number in self.hosts.relays(place) {
+            self.consider(number, now);
+        }
     }
 
     pub(crate) fn remove_from_dialling(&mut self, number: u32) {
@@ -90,7 +100,9 @@ impl Engine {
         let gap = self.settings.held_dial_gap;
         let mut held_links = None;
         while let Some(place) = self.dialling.ready.first().copied() {
-            if place.rank != DialRank::HeldOnly {
+            // A repository may have been served since the relay was queued.
+            let held_only = self.relay(place.relay).is_some_and(Relay::is_held_only);
+            if place.rank != DialRank::HeldOnly || !held_only {
                 return Some(place.relay);
             }
             let linked = |relay: &&Relay| relay.is_held_only() && !matches!(relay.link, Link::Down);
@@ -128,7 +140,9 @@ impl Engine {
         let Some(relay) = self.relay_mut(number) else { return };
         relay.link = Link::Dialling { patient: true };
         relay.account.attempts += 1;
-        let url = relay.url.clone();
+        let (url, place) = (relay.url.clone(), relay.place.clone());
+        self.hosts.dialled(&place, now, &self.settings);
+        self.consider_host(&place, now);
         self.dialling.patient += 1;
         self.dialling.links += 1;
         self.dialling.last = Some(now);

@@ -2,12 +2,14 @@
 //! or confirmed on some relay; then that relay's share of `wanted - pending - confirmed` is asked
 //! for. The cost of an input grows with what it changed, never with all that is known.
 
+use crate::clock::WallClock;
 use crate::dial::Dialling;
 use crate::links::REMEMBER_EVERY;
 use crate::relay::{Around, Relay};
+use crate::relay_hosts::RelayHosts;
 use crate::timers::{Alarm, Concern, Timers};
 use crate::turns::Turns;
-use crate::vocabulary::{Action, Input};
+use crate::vocabulary::{Action, Input, Purpose};
 use crate::wanted::Wanted;
 use crate::{Record, Settings};
 use grasp_core::{RelayUrl, Time};
@@ -19,8 +21,7 @@ pub struct Engine {
     pub(crate) chance: u64,
     pub(crate) wanted: Wanted,
     pub(crate) relays: Vec<Option<Relay>>,
-    /// When the clock was last looked at.
-    pub(crate) looked: Time,
+    pub(crate) wall: WallClock,
     pub(crate) numbers: BTreeMap<RelayUrl, u32>,
     pub(crate) free: Vec<u32>,
     pub(crate) timers: Timers,
@@ -31,6 +32,7 @@ pub struct Engine {
     /// Relays of which something new is wanted since the last plan.
     pub(crate) touched: BTreeSet<u32>,
     pub(crate) dialling: Dialling,
+    pub(crate) hosts: RelayHosts,
     pub(crate) turns: Turns,
 }
 
@@ -43,7 +45,7 @@ impl Engine {
             chance: seed,
             wanted: Wanted::default(),
             relays: Vec::new(),
-            looked: Time(0),
+            wall: WallClock::default(),
             numbers: BTreeMap::new(),
             free: Vec::new(),
             timers: Timers::default(),
@@ -53,6 +55,7 @@ impl Engine {
             replayed: false,
             touched: BTreeSet::new(),
             dialling: Dialling::default(),
+            hosts: RelayHosts::default(),
             turns,
         }
     }
@@ -70,7 +73,6 @@ impl Engine {
 
     /// Something happened.
     pub fn handle(&mut self, input: Input, now: Time) {
-        self.heed_clock(now);
         match input {
             Input::Announced { repo, relays, level, serial } => {
                 self.announced(&repo, &relays, level, serial, now);
@@ -87,6 +89,11 @@ impl Engine {
                 self.pump(number, now);
             }
             Input::Ended { relay, sub, end } => self.ended(&relay, sub, end, now),
+            Input::NoRoom { relay, sub, id } => {
+                let Some(number) = self.numbers.get(&relay).copied() else { return };
+                self.with(number, now, |relay, around| relay.handle_no_room(sub, id, around));
+            }
+            Input::WallClock(offset) => self.set_wall_clock(offset, now),
             Input::Notice { relay, text } => self.notice(&relay, &text, now),
             Input::Authenticated { relay, ok } => self.authenticated(&relay, ok, now),
             Input::Refresh { relay, repo } => self.refresh(relay.as_ref(), repo.as_ref(), now),
@@ -95,12 +102,12 @@ impl Engine {
 
     /// You asked to be woken.
     pub fn handle_deadline(&mut self, now: Time) {
-        self.heed_clock(now);
         while let Some(alarm) = self.timers.rung(now) {
             match alarm {
                 Alarm::Window => self.plan(now),
                 Alarm::Cleanup => self.clean_up(now),
                 Alarm::Dial => self.dial(now),
+                Alarm::ClockStep => self.compare_after_step(now),
                 Alarm::Relay(number, concern) => self.rung(number, concern, now),
             }
         }
@@ -116,10 +123,11 @@ impl Engine {
         self.timers.next().map(|(at, alarm)| (at, alarm.name()))
     }
 
-    /// What should outlive a restart about this relay.
+    /// What should outlive a restart about this relay, in wall time.
     pub fn record(&self, relay: &RelayUrl, now: Time) -> Option<Record> {
         let relay = self.relay(*self.numbers.get(relay)?)?;
-        Some(relay.record(&self.wanted, self.last_serial, now))
+        let record = relay.record(&self.wanted, self.last_serial, now);
+        Some(record.with_times(|at| self.wall.offset.to_wall(at)))
     }
 
     pub(crate) fn rung(&mut self, number: u32, concern: Concern, now: Time) {
@@ -130,7 +138,7 @@ impl Engine {
             }
             Concern::DialPatience => self.lose_patience(number, now),
             Concern::Stable => self.stable(number),
-            Concern::Daily => self.daily(number, now),
+            Concern::Daily => self.sync_anew(number, Purpose::Daily, now),
             Concern::Ask => {
                 self.with(number, now, |relay, around| {
                     relay.repack_if_wanted(around);
@@ -147,6 +155,10 @@ impl Engine {
             }
             Concern::Missing => {
                 self.with(number, now, |relay, around| relay.ask_for_owed(around));
+                self.pump(number, now);
+            }
+            Concern::Room => {
+                self.with(number, now, |relay, around| relay.ask_for_crowded(around));
                 self.pump(number, now);
             }
             Concern::Verify => self.verify(number, now),
@@ -186,7 +198,9 @@ impl Engine {
                 u32::try_from(self.relays.len() - 1).ok()?
             }
         };
-        *self.relays.get_mut(number as usize)? = Some(Relay::new(number, url.clone(), now));
+        let relay = Relay::new(number, url.clone(), now);
+        self.hosts.insert(&relay.place, number);
+        *self.relays.get_mut(number as usize)? = Some(relay);
         self.numbers.insert(url.clone(), number);
         Some(number)
     }
@@ -204,6 +218,7 @@ impl Engine {
             actions: &mut self.actions,
             timers: &mut self.timers,
             next_sub: &mut self.next_sub,
+            wall: self.wall.offset,
             now,
         };
         Some(act(relay, &mut around))

@@ -91,6 +91,10 @@ pub(crate) struct Group {
     pub(crate) long: bool,
     /// The relay will not have this filter; it is tried again with the daily sync.
     pub(crate) shelved: bool,
+    /// There was no room here for some of its events; it is asked for again then.
+    pub(crate) crowded_until: Option<Time>,
+    /// How long it waited for room the last time.
+    pub(crate) room_wait: Duration,
     /// When the batch that asks for it began.
     pub(crate) asked_at: Time,
     /// A live subscription for it was ended once already by the relay, without a reason.
@@ -169,6 +173,8 @@ impl Group {
             serial_min: 0,
             long: false,
             shelved: false,
+            crowded_until: None,
+            room_wait: Duration::ZERO,
             asked_at: Time(0),
             repaired: false,
             given_up: false,
@@ -193,19 +199,19 @@ impl Group {
         let mut filter = Filter::default();
         let letter = match (self.layer, part) {
             (Layer::Announcements, _) => {
-                filter.kinds = Some(vec![Kind::ANNOUNCEMENT]);
+                filter.kinds = Some([Kind::ANNOUNCEMENT].into());
                 return filter;
             }
             (Layer::States, _) => {
-                filter.kinds = Some(vec![Kind::STATE]);
+                filter.kinds = Some([Kind::STATE].into());
                 return filter;
             }
             (Layer::Waiting, _) => {
-                filter.kinds = Some(vec![Kind::STATE]);
+                filter.kinds = Some([Kind::STATE].into());
                 b'd'
             }
             (Layer::Repos, 0) => {
-                filter.kinds = Some(vec![Kind::ANNOUNCEMENT, Kind::STATE]);
+                filter.kinds = Some([Kind::ANNOUNCEMENT, Kind::STATE].into());
                 b'd'
             }
             (Layer::Repos, 1) => b'a',
@@ -219,10 +225,7 @@ impl Group {
             (_, b'd') => wanted.repo(*number).map(|repo| repo.id.identifier.to_string()),
             _ => wanted.repo(*number).map(|repo| repo.id.coordinate().to_string()),
         };
-        let mut values: Vec<String> = self.members.iter().filter_map(value).collect();
-        values.sort_unstable();
-        values.dedup();
-        filter.tags.insert(letter, values);
+        filter.tags.insert(letter, self.members.iter().filter_map(value).collect());
         filter
     }
 

@@ -5,6 +5,7 @@
 use crate::Settings;
 use grasp_core::Time;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Health {
@@ -26,6 +27,14 @@ impl Health {
         }
     }
 
+    /// How long it has failed without a break.
+    pub fn failed_for(&self, now: Time) -> Duration {
+        match self {
+            Self::Degraded { first, .. } | Self::Dead { first, .. } => now.since(*first),
+            Self::Healthy | Self::Banned { .. } => Duration::ZERO,
+        }
+    }
+
     /// The earliest moment of the next attempt.
     pub fn next_try(&self) -> Time {
         match self {
@@ -39,15 +48,33 @@ impl Health {
         matches!(self, Self::Dead { .. })
     }
 
-    /// Nothing is put off for longer than it ever should be.
+    /// The same with every moment translated.
     #[must_use]
-    pub fn clamped(self, now: Time, settings: &Settings) -> Self {
-        let at_most = |at: Time, wait: std::time::Duration| at.min(now.plus(wait));
+    pub fn with_times(self, translate: impl Fn(Time) -> Time) -> Self {
         match self {
             Self::Healthy => Self::Healthy,
             Self::Degraded { failures, first, next_try } => {
-                let next_try = at_most(next_try, settings.backoff_max);
-                Self::Degraded { failures, first: first.min(now), next_try }
+                Self::Degraded { failures, first: translate(first), next_try: translate(next_try) }
+            }
+            Self::Dead { failures, first, next_try } => {
+                Self::Dead { failures, first: translate(first), next_try: translate(next_try) }
+            }
+            Self::Banned { until } => Self::Banned { until: translate(until) },
+        }
+    }
+
+    /// Nothing is put off for longer than it ever should be, and a relay has failed for no longer
+    /// than was seen: a clock that was set between two runs is not its failure.
+    #[must_use]
+    pub fn clamped(self, now: Time, settings: &Settings) -> Self {
+        let at_most = |at: Time, wait: Duration| at.min(now.plus(wait));
+        match self {
+            Self::Healthy => Self::Healthy,
+            Self::Degraded { failures, first, next_try } => {
+                let seen_ms = next_try.0.saturating_sub(first.0);
+                let first = first.max(Time(now.0.saturating_sub(seen_ms))).min(now);
+                let next_try = at_most(next_try, backoff(failures, settings));
+                Self::Degraded { failures, first, next_try }
             }
             Self::Dead { failures, first, next_try } => {
                 let next_try = at_most(next_try, settings.dead_retry);
@@ -82,16 +109,19 @@ impl Health {
         if now.since(first) >= settings.dead_after {
             return Self::Dead { failures, first, next_try: now.plus(settings.dead_retry) };
         }
-        let doublings = (failures - 1).min(31);
-        let wait = settings.backoff_base.saturating_mul(1 << doublings).min(settings.backoff_max);
-        Self::Degraded { failures, first, next_try: now.plus(wait) }
+        Self::Degraded { failures, first, next_try: now.plus(backoff(failures, settings)) }
     }
+}
+
+/// How long a relay is left alone after so many failures in a row.
+fn backoff(failures: u32, settings: &Settings) -> Duration {
+    let doublings = failures.saturating_sub(1).min(31);
+    settings.backoff_base.saturating_mul(1 << doublings).min(settings.backoff_max)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn s22_the_wait_doubles_up_to_an_hour() {

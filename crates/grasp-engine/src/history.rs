@@ -3,12 +3,12 @@
 //! read page by page (S-19). A question that fails takes its batch back to the beginning.
 
 use crate::groups::{Layer, Part, Stage};
-use crate::live::before;
+use crate::neg_windows::TimeWindow;
 use crate::pages::Paging;
 use crate::question::{Aim, Ask, Asked, Batch, Method, Question, Work};
 use crate::relay::{Around, Relay};
 use crate::session::Session;
-use crate::vocabulary::{Action, Errand, Purpose};
+use crate::vocabulary::{Action, Errand, News};
 use grasp_core::{EventId, Filter, Time, Timestamp};
 use std::time::Duration;
 
@@ -98,8 +98,7 @@ impl Relay {
             let settings = around.settings;
             let fetched = session.ids_queued()
                 < settings.ids_per_request_max * settings.pages_at_once_max as usize;
-            let may_compare = fetched
-                && comparing < settings.negentropy_at_once_max.min(session.compare_max) as usize;
+            let may_compare = fetched && comparing < self.comparisons_max(around);
             // What is begun waits in a queue with what is new, so neither keeps the other waiting.
             let few = session.pages.len() + session.comparisons.len() < FEW_QUESTIONS;
             if (few || session.starts % 2 == 1) && may_page && self.begin_batch(around) {
@@ -171,7 +170,7 @@ impl Relay {
         }
         let compare = reconcile && self.compares(around);
         let live_since = self.live_since(&groups);
-        let errand = Errand { purpose, live_since };
+        let errand = Errand { purpose, live_since, catches_up: false };
         let parts: Vec<Part> = groups
             .iter()
             .flat_map(|number| {
@@ -189,11 +188,16 @@ impl Relay {
         let batch = Batch::new(groups, Aim::Confirm, method, errand, now);
         let questions: Vec<Question> = match method {
             Method::Negentropy => {
-                parts.into_iter().map(|part| Question::Compare(part, None)).collect()
+                parts.into_iter().map(|part| self.comparison(part, None, around)).collect()
             }
             Method::Pages => self.packed(parts.into_iter().map(Ask::of).collect(), around),
         };
-        self.add_batch(batch, questions);
+        let count = batch.groups.len();
+        if let Some(id) = self.add_batch(batch, questions) {
+            let (relay, groups) = (self.url.clone(), count);
+            let news = News::BatchBegan { relay, batch: id, groups, compares: compare };
+            around.act(Action::Tell(news));
+        }
         true
     }
 
@@ -202,7 +206,8 @@ impl Relay {
         let mut groups: Vec<u32> = asks.iter().map(|ask| ask.part.group).collect();
         groups.sort_unstable();
         groups.dedup();
-        let errand = Errand { purpose: Purpose::Backfill, live_since: None };
+        let catches_up = haste == Haste::Now;
+        let errand = Errand { catches_up, ..Errand::BACKFILL };
         let batch = Batch::new(groups, Aim::CatchUp, Method::Pages, errand, around.now);
         for number in &batch.groups {
             if let Some(group) = self.group_mut(*number) {
@@ -214,7 +219,7 @@ impl Relay {
         let (alone, asks): (Vec<Ask>, Vec<Ask>) =
             asks.into_iter().partition(|ask| ask.alone && compares);
         let mut questions = self.packed(asks, around);
-        questions.extend(alone.iter().map(|ask| Question::Compare(ask.part, ask.since)));
+        questions.extend(alone.iter().map(|ask| self.comparison(ask.part, ask.since, around)));
         self.add_batch(batch, questions);
         if let Some(session) = self.session_mut()
             && haste == Haste::InTurn
@@ -238,7 +243,7 @@ impl Relay {
         let mut asks = Vec::new();
         for number in self.uncovered().collect::<Vec<u32>>() {
             let Some(group) = self.group_mut(number) else { continue };
-            let since = Some(before(group.covered, overlap));
+            let since = Some(around.since(group.covered, overlap));
             let live = group.layer.live();
             asks.extend(live.map(|part| Ask {
                 part: Part { group: number, part },
@@ -293,8 +298,9 @@ impl Relay {
         questions
     }
 
-    pub(crate) fn add_batch(&mut self, mut batch: Batch, questions: Vec<Question>) {
-        let Some(session) = self.session_mut() else { return };
+    /// The batch's number on this link.
+    pub(crate) fn add_batch(&mut self, mut batch: Batch, questions: Vec<Question>) -> Option<u64> {
+        let session = self.session_mut()?;
         session.next_batch += 1;
         let id = session.next_batch;
         batch.outstanding = questions.len();
@@ -302,6 +308,7 @@ impl Relay {
         for question in questions {
             session.enqueue(Work { batch: Some(id), question });
         }
+        Some(id)
     }
 
     pub(crate) fn ask(&mut self, work: Work, around: &mut Around<'_>) {
@@ -309,14 +316,16 @@ impl Relay {
         let relay = self.url.clone();
         let Some(session) = self.session() else { return };
         let errand = work.batch.and_then(|id| session.batches.get(&id)).map(|batch| batch.errand);
-        let errand = errand.unwrap_or(Errand { purpose: Purpose::Backfill, live_since: None });
-        let named = |ids: Vec<EventId>| Filter { ids: Some(sorted(ids)), ..Filter::default() };
+        let errand = errand.unwrap_or(Errand::BACKFILL);
+        let named = |ids: Vec<EventId>| Filter { ids: Some(ids.into()), ..Filter::default() };
         let action = match &work.question {
-            Question::Compare(part, since) => {
+            Question::Compare(part, walk) => {
                 let Some(group) = self.group(part.group) else { return };
-                let mut filter = group.filter(part.part, around.wanted);
-                filter.since = *since;
-                Action::Reconcile { relay, sub, filter, errand, standing: Vec::new() }
+                let TimeWindow { since, until } = walk.window();
+                let filter = group.filter(part.part, around.wanted);
+                let filter = Filter { since: around.past_since(since), until, ..filter };
+                let (standing, answer_within) = (Vec::new(), self.first_answer_within());
+                Action::Reconcile { relay, sub, filter, errand, standing, answer_within }
             }
             Question::Pages(asks) => {
                 let filters: Vec<Filter> =
@@ -326,15 +335,17 @@ impl Relay {
             Question::Check(check) => {
                 let filter = self.check_filter(check, around);
                 let standing = self.repo_ids(&check.members, around);
-                Action::Reconcile { relay, sub, filter, errand, standing }
+                let answer_within = self.first_answer_within();
+                Action::Reconcile { relay, sub, filter, errand, standing, answer_within }
             }
             Question::CheckIds(check, ids) | Question::CheckSample(check, ids) => {
                 let live_since = self.live_since(&[check.group]);
-                let errand = Errand { purpose: Purpose::Backfill, live_since };
+                let errand = Errand { live_since, ..Errand::BACKFILL };
                 Action::Request { relay, sub, filters: [named(ids.clone())].into(), errand }
             }
-            Question::Ids(ids) => {
-                Action::Request { relay, sub, filters: [named(ids.clone())].into(), errand }
+            Question::Ids(ids, TimeWindow { since, until }) => {
+                let filter = Filter { since: *since, until: *until, ..named(ids.clone()) };
+                Action::Request { relay, sub, filters: [filter].into(), errand }
             }
             Question::Owed(owed) => {
                 let ids = owed.iter().map(|(id, _)| *id).collect();
@@ -349,7 +360,7 @@ impl Relay {
 
     pub(crate) fn page_filter(&self, ask: &Ask, around: &Around<'_>) -> Option<Filter> {
         let mut filter = self.group(ask.part.group)?.filter(ask.part.part, around.wanted);
-        filter.since = ask.since;
+        filter.since = around.past_since(ask.since);
         filter.until = ask.paging.until;
         Some(filter)
     }
@@ -360,10 +371,4 @@ enum Kind {
     Comparison,
     Round,
     Check,
-}
-
-fn sorted(mut ids: Vec<EventId>) -> Vec<EventId> {
-    ids.sort_unstable();
-    ids.dedup();
-    ids
 }

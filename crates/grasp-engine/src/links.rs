@@ -6,7 +6,7 @@ use crate::pace::Pace;
 use crate::relay::{Link, Relay, millis};
 use crate::session::Session;
 use crate::timers::{Alarm, Concern};
-use crate::vocabulary::{Action, Loss, News, Peer, Purpose};
+use crate::vocabulary::{Action, Loss, News, Peer};
 use crate::{Health, Record};
 use grasp_core::{RelayUrl, Time};
 use std::time::Duration;
@@ -16,24 +16,30 @@ pub(crate) const REMEMBER_EVERY: Duration = Duration::from_secs(60);
 
 impl Engine {
     pub(crate) fn recalled(&mut self, relay: &RelayUrl, record: &Record, now: Time) {
-        let settings = self.settings.clone();
+        let (settings, wall) = (self.settings.clone(), self.wall.offset);
         let Some(number) = self.number_for(relay, settings.relays_max, now) else { return };
         let Some(relay) = self.relay_mut(number) else { return };
+        let record = record.clone().with_times(|at| wall.to_steady(at));
         // Moments that are too far away were written by a clock that was wrong.
         let (health, until) = (record.health.clamped(now, &settings), |at: Option<Time>, max| {
             at.unwrap_or(Time(0)).min(now.plus(max))
         });
         relay.health = health;
-        relay.last_alive = record.last_alive;
+        relay.last_alive = record.last_alive.filter(|at| *at <= now);
         relay.confirmed_through = record.confirmed_through;
         relay.daily_at = record.daily_at.map(|at| at.min(now.plus(settings.daily_max)));
         relay.brake.paused_until = until(record.paused_until, settings.pause);
         relay.brake.cooling_until = until(record.cooling_until, settings.cooldown_max);
+        relay.daily_last = record.daily_last;
+        relay.last_failure = record.last_failure.filter(|at| *at <= now);
         relay.learned = record.learned;
+        relay.negentropy = record.negentropy.clamped(now);
         relay.owed = record.owed.iter().map(|id| (*id, 1)).collect();
         relay.account = record.account;
         relay.verified = record.verified.unwrap_or_default().min(now);
         relay.recheck = record.recheck;
+        let place = relay.place.clone();
+        self.hosts.recall(&place, health);
     }
 
     pub(crate) fn connected(&mut self, url: &RelayUrl, peer: Peer, now: Time) {
@@ -46,7 +52,10 @@ impl Engine {
         let day = self.daily_moment(now);
         let Some(relay) = self.relay(number) else { return };
         let Link::Dialling { patient } = relay.link else { return };
+        let place = relay.place.clone();
         self.dialling.ended(patient);
+        self.hosts.may_be_dialled(&place, now);
+        self.consider_host(&place, now);
         self.with(number, now, |relay, around| {
             relay.link = Link::Up(Box::new(Session::new(peer, now)));
             relay
@@ -54,10 +63,14 @@ impl Engine {
                 .get_or_insert_with(|| Pace::new(usual, burst, now))
                 .set_rate(per_second, now);
             relay.made_way = None;
+            relay.start_comparing(around);
             let (settings, wanted) = (around.settings, around.wanted);
-            // A moment that has not come yet was written by a clock that was wrong.
-            let alive = relay.last_alive.filter(|alive| *alive <= now);
+            let alive = relay.last_alive;
             let quick = alive.is_some_and(|alive| now.since(alive) < settings.resume_within);
+            if let (false, Some(alive)) = (quick, alive) {
+                let (relay, away) = (relay.url.clone(), now.since(alive));
+                around.act(Action::Tell(News::Stale { relay, away }));
+            }
             match (quick, alive) {
                 // A short absence: what was confirmed stays so (S-13).
                 (true, Some(alive)) if relay.groups.is_empty() => {
@@ -72,6 +85,7 @@ impl Engine {
                 (false, _) => {
                     relay.rebuild(None, wanted, settings);
                     relay.daily_at = None;
+                    relay.daily_run = None;
                 }
             }
             let daily_at = *relay.daily_at.get_or_insert(day);
@@ -106,7 +120,13 @@ impl Engine {
         let was_dead = relay.health.is_dead();
         match why {
             Loss::HungUp => {}
-            Loss::Crowded => relay.not_before = now.plus(settings.cleanup_every),
+            Loss::Crowded => {
+                relay.not_before = now.plus(settings.cleanup_every);
+                // No connection was made, so this dial says nothing about the host.
+                let place = relay.place.clone();
+                self.hosts.may_be_dialled(&place, now);
+                self.consider_host(&place, now);
+            }
             Loss::Ourselves => relay.ourselves = true,
             Loss::Forbidden(_) => {
                 relay.health = Health::Banned { until: now.plus(settings.banned_for) }
@@ -116,8 +136,12 @@ impl Engine {
             }
             Loss::Failed(_) | Loss::TooSlow => {
                 relay.health = relay.health.after_failure(now, &settings);
+                let place = relay.place.clone();
+                self.hosts.failed(&place, now, &settings);
+                self.consider_host(&place, now);
             }
         }
+        let Some(relay) = self.relay_mut(number) else { return };
         let told = match why {
             Loss::Failed(text) => Some(text.as_str()),
             Loss::TooSlow => Some("it did not answer in time"),
@@ -127,11 +151,13 @@ impl Engine {
         };
         if let Some(text) = told {
             relay.account.failures += 1;
-            let (failures, next_try) = (relay.health.failures(), relay.health.next_try());
+            relay.last_failure = Some(now);
+            let (failures, next_try) = (relay.health.failures(), relay.next_try());
+            let failed_for = relay.health.failed_for(now);
             let (relay, why) = (relay.url.clone(), text.to_owned());
             let dead = self.relay(number).is_some_and(|relay| relay.health.is_dead());
             let news = match dead && !was_dead {
-                true => News::Dead { relay, next_try },
+                true => News::Dead { relay, failed_for, next_try },
                 false => News::Failed { relay, why, failures, next_try },
             };
             self.actions.push_back(Action::Tell(news));
@@ -164,6 +190,7 @@ impl Engine {
             Concern::Ask,
             Concern::Rotate,
             Concern::Missing,
+            Concern::Room,
             Concern::LinkTurn,
             Concern::Remember,
         ] {
@@ -176,24 +203,15 @@ impl Engine {
     /// The link has held: whatever was wrong is over.
     pub(crate) fn stable(&mut self, number: u32) {
         let Some(relay) = self.relay_mut(number) else { return };
+        let place = relay.place.clone();
+        self.hosts.recovered(&place);
+        let Some(relay) = self.relay_mut(number) else { return };
         if relay.health != Health::Healthy {
             relay.health = Health::Healthy;
             let relay = relay.url.clone();
             self.actions.push_back(Action::Tell(News::Recovered { relay }));
         }
         self.remember(number);
-    }
-
-    pub(crate) fn daily(&mut self, number: u32, now: Time) {
-        let next = self.daily_moment(now);
-        self.with(number, now, |relay, around| {
-            relay.daily_at = Some(next);
-            around.timers.set(relay.alarm(Concern::Daily), next);
-            relay.forget_confirmed(Purpose::Daily);
-            relay.hope_for_more();
-        });
-        self.remember(number);
-        self.pump(number, now);
     }
 
     /// A random moment a day from now, so that relays spread over time.
@@ -227,12 +245,15 @@ impl Engine {
             if linked {
                 self.unlink(number, now);
                 self.actions.push_back(Action::Hangup(url.clone()));
+                let relay = url.clone();
+                self.actions.push_back(Action::Tell(News::Unwanted { relay }));
             }
             self.remove_from_dialling(number);
             if worth_keeping {
                 continue;
             }
             self.timers.clear_relay(number);
+            self.hosts.remove(&url.place(), number);
             if let Some(slot) = self.relays.get_mut(number as usize) {
                 *slot = None;
             }

@@ -5,7 +5,6 @@
 use crate::Settings;
 use crate::groups::{Group, Item, Layer, Members, Part, Stage, grouped};
 use crate::history::Haste;
-use crate::pages::{Next, Paging};
 use crate::question::Ask;
 use crate::relay::{Around, Relay};
 use crate::session::Session;
@@ -33,7 +32,7 @@ impl Live {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Heard {
     pub(crate) part: Part,
-    /// What happened since then is asked for with it, because we were away.
+    /// It was not heard since then; what was created meanwhile is asked for by itself.
     since: Option<Timestamp>,
 }
 
@@ -134,7 +133,7 @@ impl Relay {
         self.schedule_rotation(around);
     }
 
-    /// What was confirmed is heard from the moment it was last current, and a little before.
+    /// The gap of what was confirmed begins when it was last current, and a little before.
     fn resumes_at(&self, group: &Group, around: &Around<'_>) -> Option<Timestamp> {
         let from = match group.stage {
             Stage::Missing => None,
@@ -142,7 +141,7 @@ impl Relay {
             Stage::Pending => Some(group.asked_at),
             Stage::Confirmed => Some(group.covered),
         };
-        from.map(|from| before(from, around.settings.resume_within))
+        from.map(|from| around.since(from, around.settings.resume_within))
     }
 
     /// False: it does not fit.
@@ -167,8 +166,8 @@ impl Relay {
         let sub = around.sub();
         let filter = |heard: &Heard| -> Option<Filter> {
             let mut filter = self.group(heard.part.group)?.filter(heard.part.part, around.wanted);
-            filter.since = heard.since;
-            filter.limit = if heard.since.is_none() { Some(0) } else { None };
+            // Never a `since`: with a clock that is ahead it would hide what happens now.
+            filter.limit = Some(0);
             Some(filter)
         };
         let filters: Vec<Filter> = parts.iter().filter_map(filter).collect();
@@ -185,29 +184,25 @@ impl Relay {
         true
     }
 
-    /// EOSE of a live subscription: what it covers is heard from now on.
+    /// EOSE of a live subscription: what it covers is heard from now on, and what was created since
+    /// it was last heard is asked for. Not earlier: what comes between the two would be in neither.
     pub(crate) fn handle_listening(&mut self, sub: Sub, page: &Page, around: &mut Around<'_>) {
         let Some(session) = self.session_mut() else { return };
         let Some(live) = session.live.get_mut(&sub).filter(|live| !live.open) else { return };
         live.open = true;
         let parts = live.parts.clone();
-        let limit = session.peer.limit_default;
+        for id in &page.no_room {
+            self.handle_no_room(sub, *id, around);
+        }
         let mut behind = Vec::new();
-        for (at, heard) in parts.iter().enumerate() {
+        for heard in parts {
             let Some(group) = self.group_mut(heard.part.group) else { continue };
             group.heard |= 1 << heard.part.part;
             if group.is_heard() {
-                group.live_since = Some(around.now.timestamp());
+                group.live_since = Some(around.wall.to_wall(around.now).timestamp());
             }
-            let Some(since) = heard.since else { continue };
-            let tally = page.tallies.get(at).copied().unwrap_or_default();
-            let next = Paging::default().next(&tally, page.hint);
-            if let Next::Page(paging) | Next::StepOver(paging, _) = next {
-                let ask = Ask { part: heard.part, paging, since: Some(since), alone: false };
-                let ask = ask.unmixed(&tally, page, limit);
-                if !ask.is_over() {
-                    behind.push(ask);
-                }
+            if heard.since.is_some() {
+                behind.push(Ask { since: heard.since, ..Ask::of(heard.part) });
             }
         }
         if !behind.is_empty() {
@@ -274,6 +269,7 @@ impl Relay {
         }
         self.give_up_batches();
         let Some(session) = self.session_mut() else { return };
+        let filters_before = session.live_filters();
         session.repack_since = None;
         let checks = session.checks_under_way().next().is_some();
         session.checks.clear();
@@ -293,6 +289,10 @@ impl Relay {
             self.verify_soon(around);
         }
         self.hear_all(around);
+        let filters_after = self.session().map_or(0, Session::live_filters);
+        let relay = self.url.clone();
+        let news = News::Consolidated { relay, filters_before, filters_after };
+        around.act(Action::Tell(news));
     }
 
     fn pack(&mut self, around: &Around<'_>) {
@@ -407,8 +407,4 @@ impl Relay {
             around.act(Action::Tell(News::Rotating { relay, groups: deaf }));
         }
     }
-}
-
-pub(crate) fn before(time: Time, by: std::time::Duration) -> Timestamp {
-    Timestamp(time.timestamp().0.saturating_sub(by.as_secs()))
 }

@@ -1,5 +1,5 @@
 //! How fast one relay is asked for history (S-21): a burst, then so many per second. A relay that
-//! objected is asked more slowly for the rest of the session.
+//! objected is asked more slowly, and as before once it has not objected for a while (S-44).
 
 use grasp_core::Time;
 use std::time::Duration;
@@ -9,14 +9,22 @@ pub(crate) struct Pace {
     every_ms: u64,
     /// For somebody who has not objected, and says nothing about itself.
     usual_ms: u64,
+    /// What this relay was asked at, and in which bursts, before it objected.
+    before_ms: u64,
+    burst_before: u64,
     burst: u64,
     /// When the bucket would be full, had it been left alone.
     full_at_ms: u64,
     objected: bool,
+    /// When a gap that grew is halved, if nothing happens before.
+    recovers_at: Time,
 }
 
 /// However often it objects.
 const OBJECTED_MS_MAX: u64 = 10_000;
+/// Each time this passes without an objection, the gap is halved down to the usual one; after one
+/// more such time the objection is forgotten.
+const RECOVERS_AFTER: Duration = Duration::from_secs(30 * 60);
 
 impl Pace {
     pub(crate) fn new(per_second: u32, burst: u32, now: Time) -> Self {
@@ -24,17 +32,21 @@ impl Pace {
         Self {
             every_ms,
             usual_ms: every_ms,
+            before_ms: every_ms,
+            burst_before: u64::from(burst.max(1)),
             burst: u64::from(burst.max(1)),
             full_at_ms: now.0,
             objected: false,
+            recovers_at: Time(0),
         }
     }
 
     /// The relay showed what it is. Whoever objected once is not asked faster again; what was taken
     /// before counts as it did.
     pub(crate) fn set_rate(&mut self, per_second: u32, now: Time) {
+        let every_ms = 1_000 / u64::from(per_second.clamp(1, 1_000));
+        self.before_ms = every_ms;
         if !self.objected {
-            let every_ms = 1_000 / u64::from(per_second.clamp(1, 1_000));
             let taken = self.full_at_ms.saturating_sub(now.0).div_ceil(self.every_ms.max(1));
             self.full_at_ms = now.0 + taken * every_ms;
             self.every_ms = every_ms;
@@ -52,16 +64,13 @@ impl Pace {
 
     /// Takes one start, or says when one will be there.
     pub(crate) fn take(&mut self, now: Time) -> Result<(), Time> {
+        self.recover(now);
         let free_at = self.free_at();
         if free_at > now {
             return Err(free_at);
         }
         self.full_at_ms = self.full_at_ms.max(now.0) + self.every_ms;
         Ok(())
-    }
-
-    pub(crate) fn clock_went_back(&mut self, by_ms: u64) {
-        self.full_at_ms = self.full_at_ms.saturating_sub(by_ms);
     }
 
     fn free_at(&self) -> Time {
@@ -76,6 +85,22 @@ impl Pace {
         self.burst = 1;
         self.objected = true;
         self.full_at_ms = now.0 + self.every_ms;
+        self.recovers_at = now.plus(RECOVERS_AFTER);
+    }
+
+    /// What was objected to a while ago is tried again, step by step.
+    fn recover(&mut self, now: Time) {
+        while self.objected && self.recovers_at <= now {
+            if self.every_ms > self.usual_ms {
+                self.every_ms = (self.every_ms / 2).max(self.usual_ms);
+            } else {
+                (self.every_ms, self.burst) = (self.before_ms, self.burst_before);
+                self.objected = false;
+                // The burst fills up from now on.
+                self.full_at_ms = now.0.saturating_add(self.burst * self.every_ms);
+            }
+            self.recovers_at = self.recovers_at.plus(RECOVERS_AFTER);
+        }
     }
 }
 
@@ -120,5 +145,21 @@ mod tests {
             pace.slow_down(Time(20_000));
         }
         assert_eq!(pace.take(Time(20_000)), Err(Time(30_000)));
+    }
+
+    #[test]
+    fn s44_a_lowered_pace_recovers_by_itself() {
+        let minutes = |minutes: u64| Time(minutes * 60_000);
+        let mut pace = Pace::new(1, 30, Time(0));
+        pace.set_rate(20, Time(0));
+        (0..3).for_each(|_| pace.slow_down(Time(0)));
+        assert_eq!(pace.every(), Duration::from_secs(4));
+        for (at, gap_ms) in [(29, 4_000), (31, 2_000), (61, 1_000), (89, 1_000), (91, 50)] {
+            let _ = pace.take(minutes(at));
+            assert_eq!(pace.every(), Duration::from_millis(gap_ms), "after {at} minutes");
+        }
+        assert!(!pace.has_objected());
+        let taken = (0..100).filter(|_| pace.take(minutes(92)).is_ok()).count();
+        assert_eq!(taken, 30, "the burst is back");
     }
 }

@@ -2,6 +2,8 @@
 
 use crate::engine::Engine;
 use crate::groups::{Item, Layer};
+use crate::relay::Relay;
+use crate::relay_hosts::{NotFollowed, has_room, is_main};
 use crate::timers::Alarm;
 use crate::vocabulary::{Action, Level, News};
 use grasp_core::{EventId, RelayUrl, RepoId, Time};
@@ -22,12 +24,23 @@ impl Engine {
             Level::Full => self.settings.relays_max,
             Level::StateOnly => self.settings.relays_max / 2,
         };
+        self.hosts.forget_not_followed(number);
         let mut listed: Vec<u32> = Vec::new();
-        for url in relays.iter().take(self.settings.relays_per_announcement_max) {
+        let (followed, beyond) =
+            relays.split_at(relays.len().min(self.settings.relays_per_announcement_max));
+        for url in beyond {
+            self.hosts.note_not_followed(url, number, NotFollowed::Announcement);
+        }
+        for url in followed {
+            if !self.has_room_at_host(url, level, &listed) {
+                self.hosts.note_not_followed(url, number, NotFollowed::Host);
+                continue;
+            }
             match self.number_for(url, places, now) {
                 Some(relay) if !listed.contains(&relay) => listed.push(relay),
                 Some(_) => {}
                 None => {
+                    self.hosts.note_not_followed(url, number, NotFollowed::Table);
                     let relay = url.clone();
                     self.actions.push_back(Action::Tell(News::TooManyRelays { relay }));
                 }
@@ -60,10 +73,27 @@ impl Engine {
         }
     }
 
+    /// One that is followed already stays so.
+    fn has_room_at_host(&self, url: &RelayUrl, level: Level, listed: &[u32]) -> bool {
+        let is_followed = |number: &u32| {
+            listed.contains(number) || self.relay(*number).is_some_and(Relay::is_wanted)
+        };
+        if self.numbers.get(url).is_some_and(is_followed) {
+            return true;
+        }
+        let numbers = self.hosts.relays(&url.place());
+        let followed: Vec<&Relay> =
+            numbers.iter().filter(|it| is_followed(it)).filter_map(|it| self.relay(*it)).collect();
+        let with_path = followed.iter().filter(|it| !is_main(&it.url)).count();
+        has_room(url, level, followed.len(), with_path)
+    }
+
     pub(crate) fn withdrawn(&mut self, repo: &RepoId, now: Time) {
         let Some(number) = self.wanted.number_of(repo) else { return };
         let Some(known) = self.wanted.repo_mut(number) else { return };
         let (relays, level) = (std::mem::take(&mut known.relays), known.level.take());
+        self.hosts.forget_not_followed(number);
+        let Some(known) = self.wanted.repo_mut(number) else { return };
         let roots = known.roots.clone();
         for relay in relays {
             self.unwant(relay, number, level, &roots);

@@ -2,6 +2,7 @@
 
 use crate::checking::Check;
 use crate::groups::Part;
+use crate::neg_windows::{TimeWindow, WindowWalk};
 use crate::pages::Paging;
 use crate::vocabulary::{Errand, Hint, Page, Tally};
 use grasp_core::{EventId, Time, Timestamp};
@@ -17,6 +18,8 @@ pub(crate) struct Batch {
     pub(crate) failed: bool,
     /// There is more than could be asked for at once.
     pub(crate) unfinished: bool,
+    /// There was no room here for some of what came.
+    pub(crate) crowded: bool,
     pub(crate) started: Time,
     pub(crate) method: Method,
     /// Events that a comparison named and that were asked for, and those of them that came.
@@ -41,6 +44,7 @@ impl Batch {
             outstanding: 0,
             failed: false,
             unfinished: false,
+            crowded: false,
             started: now,
             method,
             named: 0,
@@ -85,10 +89,11 @@ pub(crate) struct Work {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Question {
-    /// From a moment on, or everything.
-    Compare(Part, Option<Timestamp>),
+    /// Everything, or everything since a moment, in windows where that is too much.
+    Compare(Part, WindowWalk),
     Pages(Vec<Ask>),
-    Ids(Vec<EventId>),
+    /// What a comparison of this window named; nothing outside of it is believed.
+    Ids(Vec<EventId>, TimeWindow),
     /// Ids that did not come before, with the number of attempts.
     Owed(Vec<(EventId, u32)>),
     /// How both sides stand for some repositories, and what that showed us to lack.

@@ -8,7 +8,7 @@ use crate::relay::{Around, Relay};
 use crate::session::Limit;
 use crate::timers::Concern;
 use crate::vocabulary::{Action, Hint, News, Page};
-use grasp_core::EventId;
+use grasp_core::{EventId, Timestamp};
 
 /// Of one link: seconds that alone held more than any question may bring.
 const FLOODS_MAX: u32 = 10;
@@ -22,21 +22,22 @@ impl Relay {
     pub(crate) fn handle_page(&mut self, work: Work, page: &Page, around: &mut Around<'_>) {
         self.brake.answered();
         self.count_turn(page);
+        self.note_no_room(&work, page);
         match work.question {
             Question::Pages(asks) => {
                 let more = self.next_pages(&asks, page, around);
                 let questions = self.packed(more, around);
                 self.goes_on(work.batch, questions, around);
             }
-            Question::Ids(ids) => self.ids_came(work.batch, ids.len(), page, around),
+            Question::Ids(ids, _) => self.ids_came(work.batch, ids.len(), page, around),
             Question::Owed(owed) => {
-                let came = owed.len() - page.missing.len().min(owed.len());
-                if came > 0 {
+                let still_owed = || page.missing.iter().chain(&page.no_room);
+                if still_owed().count() < owed.len() {
                     self.owed_wait = around.settings.missing_retry_min;
                 }
                 let attempts = |id: &EventId| owed.iter().find(|(owed, _)| owed == id);
                 let again: Vec<(EventId, u32)> =
-                    page.missing.iter().filter_map(attempts).map(|(id, n)| (*id, n + 1)).collect();
+                    still_owed().filter_map(attempts).map(|(id, n)| (*id, n + 1)).collect();
                 self.owe(again, around);
             }
             Question::CheckIds(check, ids) => {
@@ -56,6 +57,7 @@ impl Relay {
         let Question::Pages(asks) = &work.question else {
             return self.handle_failure(work, around);
         };
+        self.note_no_room(work, page);
         let limit = self.limit_told();
         let mut more = Vec::new();
         let (mut moved, mut stepped) = (false, false);
@@ -71,8 +73,7 @@ impl Relay {
                 Next::StepOver(paging, second) => {
                     moved = true;
                     stepped = true;
-                    let relay = self.url.clone();
-                    around.act(Action::Tell(News::SecondTooFull { relay, second }));
+                    self.tell_full_second(second, around);
                     more.push(Ask { paging, ..*ask });
                 }
                 // The relay did not come to it, or it did not get on.
@@ -92,6 +93,13 @@ impl Relay {
         self.count_turn(page);
         let questions = self.packed(more, around);
         self.goes_on(work.batch, questions, around);
+    }
+
+    /// More events in one second than the relay gives out at once.
+    fn tell_full_second(&mut self, second: Timestamp, around: &mut Around<'_>) {
+        self.full_seconds = self.full_seconds.saturating_add(1);
+        let relay = self.url.clone();
+        around.act(Action::Tell(News::SecondTooFull { relay, second }));
     }
 
     pub(crate) fn count_turn(&mut self, page: &Page) {
@@ -122,8 +130,7 @@ impl Relay {
                     more.push(Ask { paging, ..*ask }.unmixed(&tally, page, limit));
                 }
                 Next::StepOver(paging, second) => {
-                    let relay = self.url.clone();
-                    around.act(Action::Tell(News::SecondTooFull { relay, second }));
+                    self.tell_full_second(second, around);
                     more.push(Ask { paging, ..*ask }.unmixed(&tally, page, limit));
                 }
             }
@@ -205,8 +212,8 @@ impl Relay {
     pub(crate) fn owe(&mut self, ids: Vec<(EventId, u32)>, around: &mut Around<'_>) {
         let settings = around.settings;
         for (id, attempts) in ids {
-            let known = self.owed.iter().any(|(owed, _)| *owed == id);
-            if attempts < settings.id_attempts_max && self.owed.len() < OWED_MAX && !known {
+            let room = attempts < settings.id_attempts_max && self.owed.len() < OWED_MAX;
+            if room && !self.owed.iter().any(|(owed, _)| *owed == id) {
                 self.owed.push_back((id, attempts));
             }
         }

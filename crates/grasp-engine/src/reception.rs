@@ -3,7 +3,7 @@
 //! nothing a relay says can name a subscription that we did not open.
 
 use crate::vocabulary::{End, Hint, Page, Sub, Tally};
-use grasp_core::{Event, EventId, Filter, Time};
+use grasp_core::{Event, EventId, Filter, Time, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,6 +56,8 @@ struct Open {
     flooded: bool,
     events: u32,
     progress: Time,
+    /// How long it may bring nothing, if that is not as usual.
+    silence_max: Option<Duration>,
 }
 
 /// What to do with an event that came in.
@@ -102,8 +104,16 @@ impl Reception {
             flooded: false,
             events: 0,
             progress: now,
+            silence_max: None,
         };
         self.open.insert(sub, open);
+    }
+
+    /// The relay has to answer this one within another time than usual.
+    pub fn must_answer_within(&mut self, sub: Sub, time: Duration) {
+        if let Some(open) = self.open.get_mut(&sub) {
+            open.silence_max = Some(time);
+        }
     }
 
     /// We sent CLOSE on our own account.
@@ -164,6 +174,13 @@ impl Reception {
         }
     }
 
+    /// The relay answered for the first time; the next answers may take as long as usual.
+    pub fn has_answered(&mut self, sub: Sub) {
+        if let Some(open) = self.open.get_mut(&sub) {
+            open.silence_max = None;
+        }
+    }
+
     /// We do not listen right now, so nobody is silent.
     pub fn all_progress(&mut self, now: Time) {
         self.open.values_mut().for_each(|open| open.progress = now);
@@ -177,12 +194,35 @@ impl Reception {
         self.settle(sub)
     }
 
+    /// An event of the past that was handed on is stored now and was not known before. Before `judged`.
+    pub fn stored(&mut self, sub: Sub) {
+        if let Some(open) = self.open.get_mut(&sub) {
+            open.page.stored = open.page.stored.saturating_add(1);
+        }
+    }
+
+    /// This server has no room for an event of the past that was handed on. Before `judged`.
+    pub fn found_no_room(&mut self, sub: Sub, id: EventId) {
+        if let Some(open) = self.open.get_mut(&sub) {
+            open.page.no_room.push(id);
+        }
+    }
+
+    /// An event of the past is wanted and was not here. Before `judged`.
+    pub fn found_fresh(&mut self, sub: Sub, event: (Timestamp, EventId)) {
+        if let Some(open) = self.open.get_mut(&sub)
+            && open.page.fresh.len() < Page::FRESH_MAX
+        {
+            open.page.fresh.push(event);
+        }
+    }
+
     /// An event was not what it claimed to be, so the one it claimed to be has not come. Before
     /// `judged`. True: the link is not worth keeping.
     pub fn forged(&mut self, sub: Sub, id: &EventId) -> bool {
         if let Some(open) = self.open.get_mut(&sub) {
             let mut named = open.filters.iter().filter_map(|filter| filter.ids.as_ref());
-            let asked = named.any(|ids| ids.binary_search(id).is_ok());
+            let asked = named.any(|ids| ids.has(id));
             match open.told {
                 true if asked => open.page.missing.push(*id),
                 false if asked => drop(open.awaited.insert(*id)),
@@ -228,9 +268,7 @@ impl Reception {
     /// Questions that were silent for too long; each needs a CLOSE.
     pub fn silent(&mut self, now: Time) -> Vec<(Sub, Report)> {
         let over = |open: &Open| {
-            !open.stays
-                && open.unjudged == 0
-                && now >= open.progress.plus(self.patience.silence_max)
+            !open.stays && open.unjudged == 0 && now >= open.silent_at(&self.patience)
         };
         let subs: Vec<Sub> =
             self.open.iter().filter(|(_, open)| over(open)).map(|(sub, _)| *sub).collect();
@@ -240,7 +278,7 @@ impl Reception {
     /// When `silent` has something to say at the earliest.
     pub fn next_deadline(&self) -> Option<Time> {
         let asking = self.open.values().filter(|open| !open.stays && open.unjudged == 0);
-        asking.map(|open| open.progress.plus(self.patience.silence_max)).min()
+        asking.map(|open| open.silent_at(&self.patience)).min()
     }
 
     fn settle(&mut self, sub: Sub) -> Option<Report> {
@@ -264,6 +302,11 @@ impl Reception {
 }
 
 impl Open {
+    /// When it has brought nothing for too long.
+    fn silent_at(&self, patience: &Patience) -> Time {
+        self.progress.plus(self.silence_max.unwrap_or(patience.silence_max))
+    }
+
     fn has_too_much(&self, patience: &Patience) -> bool {
         self.events > patience.events_max || self.page.bytes > patience.bytes_max
     }

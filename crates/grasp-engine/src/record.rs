@@ -13,6 +13,9 @@ pub struct Record {
     /// Whatever was wanted of this relay and has a serial up to this was confirmed then.
     pub confirmed_through: u64,
     pub daily_at: Option<Time>,
+    /// The last daily sync that came to its end.
+    pub daily_last: Option<crate::DailyResult>,
+    pub last_failure: Option<Time>,
     /// The oldest that is known of how it stands.
     pub verified: Option<Time>,
     /// It was to be looked at again soon.
@@ -22,7 +25,28 @@ pub struct Record {
     /// Events it said it has and did not give out yet.
     pub owed: Vec<EventId>,
     pub learned: Learned,
+    pub negentropy: crate::NegMemory,
     pub account: Account,
+}
+
+impl Record {
+    /// The same with every moment translated.
+    #[must_use]
+    pub fn with_times(mut self, translate: impl Fn(Time) -> Time) -> Self {
+        self.last_failure = self.last_failure.map(&translate);
+        let Self { health, last_alive, daily_at, verified, paused_until, cooling_until, .. } =
+            &mut self;
+        *health = health.with_times(&translate);
+        for at in [last_alive, daily_at, verified, paused_until, cooling_until] {
+            *at = at.map(&translate);
+        }
+        if let Some(daily) = &mut self.daily_last {
+            daily.ended = translate(daily.ended);
+        }
+        self.negentropy = self.negentropy.with_times(&translate);
+        self.account.known_since = translate(self.account.known_since);
+        self
+    }
 }
 
 /// Limits a relay showed by refusing.

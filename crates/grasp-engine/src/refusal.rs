@@ -1,6 +1,8 @@
 //! What a refusal means (S-23). Relays say it in prose; the order of the questions matters, because
 //! one sentence may contain the words of several. Numbers in the text are never believed.
 
+use crate::vocabulary::End;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     AuthRequired,
@@ -15,8 +17,39 @@ pub enum Refusal {
     /// It does not understand this filter and never will.
     InvalidFilter,
     RateLimit,
+    /// It does not compare so many events at once (S-44).
+    TooManyEvents,
     Unknown,
 }
+
+/// How relays say that a comparison is too large.
+const TOO_MANY_EVENTS: [&str; 13] = [
+    "too many query results",
+    "too many results",
+    "too many events",
+    "too many records",
+    "too many items",
+    "too many matching",
+    "results_too_big",
+    "results too big",
+    "query is too big",
+    "query too big",
+    "query is too large",
+    "query too large",
+    "result set too large",
+];
+
+/// How relays say that they do not know the messages of NIP-77.
+const UNKNOWN_MESSAGE: [&str; 8] = [
+    "envelope",
+    "neg-",
+    "negentropy",
+    "could not parse command",
+    "bad message type",
+    "command unrecognized",
+    "unknown message type",
+    "invalid enum value",
+];
 
 impl Refusal {
     pub fn of(text: &str) -> Self {
@@ -29,6 +62,8 @@ impl Refusal {
             Self::FilterCount
         } else if has("bytes") && any(&["active subscriptions exceed", "retained"]) {
             Self::RetainedBytes
+        } else if any(&TOO_MANY_EVENTS) || (has("more than") && has("events match")) {
+            Self::TooManyEvents
         } else if any(&["not a member", "membership", "restricted", "blocked", "request rejected"])
             && !has("too many")
         {
@@ -60,6 +95,7 @@ impl Refusal {
             Self::Policy => "policy",
             Self::InvalidFilter => "invalid-filter",
             Self::RateLimit => "rate-limit",
+            Self::TooManyEvents => "too-many-events",
             Self::Unknown => "unknown",
         }
     }
@@ -68,7 +104,21 @@ impl Refusal {
 /// Does this NOTICE say that NIP-77 is not spoken here?
 pub(crate) fn denies_negentropy(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
-    ["envelope", "neg-", "negentropy"].iter().any(|words| text.contains(words))
+    UNKNOWN_MESSAGE.iter().any(|words| text.contains(words))
+}
+
+/// What a NEG-ERR means for the comparison. Some relays have the words of NIP-77 only to say that they
+/// do not speak it. `limit` is a fourth element: how many events the relay compares at once.
+pub fn end_of_neg_err(text: String, limit: Option<u64>) -> End {
+    if Refusal::of(&text) == Refusal::TooManyEvents {
+        return End::TooManyEvents { limit };
+    }
+    let lower = text.to_ascii_lowercase();
+    let never = ["unsupported", "not supported", "disabled", "not implemented", "unknown"];
+    match never.iter().any(|words| lower.contains(words)) {
+        true => End::NoNegentropy,
+        false => End::NegentropyFailed(text),
+    }
 }
 
 #[cfg(test)]
@@ -99,6 +149,16 @@ mod tests {
             ("too many concurrent REQs", TooManyAtOnce),
             ("error: too many concurrent NEG requests", TooManyAtOnce),
             ("blocked: too many subscriptions, 20 allowed", TooManyAtOnce),
+            ("blocked: too many query results", TooManyEvents),
+            ("blocked: this query is too big", TooManyEvents),
+            ("RESULTS_TOO_BIG", TooManyEvents),
+            ("error: query too large", TooManyEvents),
+            ("blocked: too many events match, 1000 allowed", TooManyEvents),
+            (
+                "blocked: more than 1000 events match; narrow the filter, for example by time",
+                TooManyEvents,
+            ),
+            ("ERROR: too many queries", RateLimit),
             ("error: shutting down idle subscription", Unknown),
             ("", Unknown),
         ] {
@@ -112,5 +172,43 @@ mod tests {
         assert!(denies_negentropy("NEG-OPEN is not supported"));
         assert!(denies_negentropy("negentropy disabled"));
         assert!(!denies_negentropy("slow down"));
+    }
+
+    #[test]
+    fn s61_the_words_of_relays_that_do_not_know_nip_77_are_known() {
+        for text in [
+            "ERROR: bad msg: unknown envelope label NEG-OPEN",
+            "negentropy is not enabled",
+            "NEG-OPEN: not here",
+            "could not parse command",
+            "error: bad message type",
+            "Command unrecognized",
+            "unknown message type",
+            "invalid: Invalid enum value. Expected 'EVENT' | 'REQ', received 'NEG-OPEN'",
+            "invalid enum value",
+        ] {
+            assert!(denies_negentropy(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn s44_a_neg_err_says_too_large_not_spoken_or_failed() {
+        for text in TOO_MANY_EVENTS {
+            for text in [text.to_owned(), format!("blocked: {}", text.to_ascii_uppercase())] {
+                for limit in [None, Some(0), Some(1_000), Some(u64::MAX)] {
+                    let end = end_of_neg_err(text.clone(), limit);
+                    assert_eq!(end, End::TooManyEvents { limit }, "{text}");
+                }
+            }
+        }
+        for text in ["error: negentropy is disabled", "unsupported: NEG-OPEN"] {
+            assert_eq!(end_of_neg_err(text.to_owned(), Some(5)), End::NoNegentropy, "{text}");
+        }
+        for text in
+            ["closed: you took too long to respond!", "error: too many concurrent NEG requests"]
+        {
+            let failed = End::NegentropyFailed(text.to_owned());
+            assert_eq!(end_of_neg_err(text.to_owned(), None), failed);
+        }
     }
 }

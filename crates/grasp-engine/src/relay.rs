@@ -1,7 +1,9 @@
 //! One other relay: how it is, what is wanted of it, and what of that is confirmed.
 
 use crate::brake::Brake;
+use crate::daily::{DailyResult, DailyRun};
 use crate::groups::{Behind, Group, Item, Layer, Members, Size, Stage, grouped};
+use crate::neg_memory::NegMemory;
 use crate::pace::Pace;
 use crate::record::{Account, Learned, Record};
 use crate::session::Session;
@@ -9,7 +11,7 @@ use crate::timers::{Alarm, Concern, Timers};
 use crate::vocabulary::{Action, Purpose, Sub};
 use crate::wanted::Wanted;
 use crate::{Health, Settings};
-use grasp_core::{EventId, RelayUrl, Time};
+use grasp_core::{EventId, RelayUrl, Time, WallOffset};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -17,6 +19,8 @@ use std::time::Duration;
 pub(crate) struct Relay {
     pub(crate) number: u32,
     pub(crate) url: RelayUrl,
+    /// Host and port.
+    pub(crate) place: String,
     pub(crate) bootstrap: bool,
     /// It turned out to be this very server.
     pub(crate) ourselves: bool,
@@ -27,8 +31,12 @@ pub(crate) struct Relay {
     pub(crate) health: Health,
     /// Not to be dialled before then, though nothing is wrong with it.
     pub(crate) not_before: Time,
+    /// Not before then because its host failed, under whichever address.
+    pub(crate) host_not_before: Time,
     pub(crate) account: Account,
     pub(crate) learned: Learned,
+    /// What is known of its NIP-77.
+    pub(crate) negentropy: NegMemory,
     pub(crate) brake: Brake,
     /// Outlives a link, so that a flapping relay gets no new burst.
     pub(crate) pace: Option<Pace>,
@@ -46,6 +54,14 @@ pub(crate) struct Relay {
     /// From an earlier run: what was confirmed then.
     pub(crate) confirmed_through: u64,
     pub(crate) daily_at: Option<Time>,
+    pub(crate) daily_run: Option<DailyRun>,
+    pub(crate) daily_last: Option<DailyResult>,
+    /// When a link last failed or could not be made.
+    pub(crate) last_failure: Option<Time>,
+    /// Why the last comparison failed; nothing once one succeeded.
+    pub(crate) fallback: Option<String>,
+    /// Seconds of which it has more events than it gives out.
+    pub(crate) full_seconds: u64,
     /// It gave its place to others then.
     pub(crate) made_way: Option<Time>,
     /// Since when something is wanted of it, in this run.
@@ -101,6 +117,7 @@ pub(crate) struct Around<'a> {
     pub(crate) actions: &'a mut VecDeque<Action>,
     pub(crate) timers: &'a mut Timers,
     pub(crate) next_sub: &'a mut u64,
+    pub(crate) wall: WallOffset,
     pub(crate) now: Time,
 }
 
@@ -119,6 +136,7 @@ impl Relay {
     pub(crate) fn new(number: u32, url: RelayUrl, now: Time) -> Self {
         Self {
             number,
+            place: url.place(),
             url,
             bootstrap: false,
             ourselves: false,
@@ -127,8 +145,10 @@ impl Relay {
             link: Link::Down,
             health: Health::Healthy,
             not_before: Time(0),
+            host_not_before: Time(0),
             account: Account { known_since: now, ..Account::default() },
             learned: Learned::default(),
+            negentropy: NegMemory::default(),
             brake: Brake::default(),
             pace: None,
             groups: Vec::new(),
@@ -140,6 +160,11 @@ impl Relay {
             last_alive: None,
             confirmed_through: 0,
             daily_at: None,
+            daily_run: None,
+            daily_last: None,
+            last_failure: None,
+            fallback: None,
+            full_seconds: 0,
             made_way: None,
             wanted_since: None,
             verified: Time(0),
@@ -192,7 +217,7 @@ impl Relay {
         self.groups.get_mut(number as usize)
     }
 
-    pub(crate) fn place(&self) -> DialPlace {
+    pub(crate) fn dial_place(&self) -> DialPlace {
         let rank = match () {
             () if self.is_held_only() => DialRank::HeldOnly,
             () if self.made_way.is_some() => DialRank::MadeWay,
@@ -203,6 +228,11 @@ impl Relay {
         let repos = std::cmp::Reverse(self.repos.len());
         let made_way = self.made_way.unwrap_or(Time(0));
         DialPlace { rank, made_way, repos, relay: self.number }
+    }
+
+    /// The earliest moment of the next dial.
+    pub(crate) fn next_try(&self) -> Time {
+        self.health.next_try().max(self.not_before).max(self.host_not_before)
     }
 
     pub(crate) fn alarm(&self, concern: Concern) -> Alarm {
@@ -265,7 +295,8 @@ impl Relay {
     }
 
     pub(crate) fn requeue_missing(&mut self) {
-        let asks = |group: &Group| group.stage == Stage::Missing && !group.shelved;
+        let waits = |group: &Group| group.shelved || group.crowded_until.is_some();
+        let asks = |group: &Group| group.stage == Stage::Missing && !waits(group);
         let missing = (0..).zip(&self.groups).filter(|(_, group)| asks(group));
         self.missing = missing.map(|(number, _)| number).collect();
     }
@@ -355,11 +386,14 @@ impl Relay {
             owed: owed().take(OWED_NAMED_MAX).collect(),
             confirmed_through: self.confirmed_through(wanted).min(last_serial),
             daily_at: self.daily_at,
+            daily_last: self.daily_last,
+            last_failure: self.last_failure,
             verified: Some(self.oldest_verdict()).filter(|at| *at > Time(0)),
             recheck,
             paused_until: Some(self.brake.paused_until).filter(|until| *until > now),
             cooling_until: Some(self.brake.cooling_until).filter(|until| *until > now),
             learned: self.learned,
+            negentropy: self.negentropy.clone(),
             account: self.account_at(now),
         }
     }
@@ -406,6 +440,7 @@ impl Relay {
             group.behind = Behind::default();
             group.repaired = false;
             group.given_up = false;
+            group.crowded_until = None;
         }
         self.requeue_missing();
         Some(session)
@@ -421,6 +456,7 @@ impl Relay {
         if let Some(limit) = live_bytes_max {
             *limit = limit.saturating_mul(2);
         }
+        self.negentropy.hope_for_more();
     }
 
     /// Everything is to be asked for anew, as once a day (S-15). What is under way counts for
@@ -430,6 +466,7 @@ impl Relay {
             group.stage = Stage::Missing;
             group.reconcile = true;
             group.shelved = false;
+            group.crowded_until = None;
             group.purpose = purpose;
             group.behind = Behind::default();
         }

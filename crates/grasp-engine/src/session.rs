@@ -149,7 +149,7 @@ impl Session {
     /// Ids that wait to be asked for by name.
     pub(crate) fn ids_queued(&self) -> usize {
         let ids = |work: &Work| match &work.question {
-            Question::Ids(ids) => ids.len(),
+            Question::Ids(ids, _) => ids.len(),
             _ => 0,
         };
         self.pages.iter().map(ids).sum()
@@ -159,7 +159,7 @@ impl Session {
         match work.question {
             Question::Compare(..) => self.comparisons.push_back(work),
             // What finishes something begun goes before what begins something.
-            Question::Ids(_) => self.pages.push_front(work),
+            Question::Ids(..) => self.pages.push_front(work),
             _ => self.pages.push_back(work),
         }
     }

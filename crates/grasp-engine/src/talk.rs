@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::history::Start;
+use crate::neg_memory::NegDenial;
 use crate::refusal::{Refusal, denies_negentropy};
 use crate::relay::Relay;
 use crate::session::{Auth, Session};
@@ -35,12 +36,14 @@ impl Engine {
 
     pub(crate) fn notice(&mut self, url: &RelayUrl, text: &str, now: Time) {
         let Some(number) = self.numbers.get(url).copied() else { return };
-        self.with(number, now, |relay, around| {
-            if denies_negentropy(text) {
-                relay.comparisons_denied(around);
-            } else if Refusal::of(text) == Refusal::RateLimit {
-                relay.slow_down(around);
+        self.with(number, now, |relay, around| match Refusal::of(text) {
+            Refusal::RateLimit => relay.slow_down(around),
+            Refusal::TooManyAtOnce | Refusal::AuthRequired | Refusal::TooManyEvents => {}
+            _ if denies_negentropy(text) => relay.comparisons_denied(NegDenial::Told, around),
+            _ if relay.awaits_comparisons_alone() => {
+                relay.comparisons_denied(NegDenial::Assumed, around);
             }
+            _ => {}
         });
         self.pump(number, now);
     }

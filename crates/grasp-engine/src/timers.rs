@@ -11,6 +11,8 @@ pub(crate) enum Alarm {
     Cleanup,
     /// The next dial may start.
     Dial,
+    /// The wall clock was set; everything is compared anew.
+    ClockStep,
     /// Something about one relay.
     Relay(u32, Concern),
 }
@@ -30,6 +32,8 @@ pub(crate) enum Concern {
     Rotate,
     /// Ids that did not come are asked for again.
     Missing,
+    /// Groups for whose events there was no room are asked for again.
+    Room,
     /// What is known of how it stands is due.
     Verify,
     /// Others wait for this link's place.
@@ -45,6 +49,7 @@ impl Alarm {
             Self::Window => "the batch window closes",
             Self::Cleanup => "relays nobody wants are looked for",
             Self::Dial => "the next dial may start",
+            Self::ClockStep => "everything is compared after a clock step",
             Self::Relay(_, Concern::Retry) => "a relay may be dialled again",
             Self::Relay(_, Concern::DialPatience) => "a slow dial gives its place to others",
             Self::Relay(_, Concern::Stable) => "a link has held long enough",
@@ -52,6 +57,7 @@ impl Alarm {
             Self::Relay(_, Concern::Ask) => "a relay may be asked again",
             Self::Relay(_, Concern::Rotate) => "what is not heard live is asked for",
             Self::Relay(_, Concern::Missing) => "missing events are asked for again",
+            Self::Relay(_, Concern::Room) => "events without room are asked for again",
             Self::Relay(_, Concern::Verify) => "how a relay stands is due",
             Self::Relay(_, Concern::LinkTurn) => "others wait for this link's place",
             Self::Relay(_, Concern::HistoryTurn) => "a slow history lets others go first",
@@ -94,14 +100,6 @@ impl<A: Ord + Clone> Timers<A> {
 
     pub(crate) fn next(&self) -> Option<(Time, A)> {
         self.queue.first().cloned()
-    }
-
-    /// All of them, by as much.
-    pub(crate) fn ring_earlier(&mut self, by_ms: u64) {
-        let earlier = |at: Time| Time(at.0.saturating_sub(by_ms));
-        self.at.values_mut().for_each(|at| *at = earlier(*at));
-        let queue = std::mem::take(&mut self.queue);
-        self.queue = queue.into_iter().map(|(at, alarm)| (earlier(at), alarm)).collect();
     }
 
     /// The next alarm that has rung by `now`.

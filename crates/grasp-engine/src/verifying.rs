@@ -8,7 +8,7 @@ use crate::question::Question;
 use crate::relay::{Around, Link, Relay};
 use crate::session::Negentropy;
 use crate::timers::{Alarm, Concern};
-use crate::vocabulary::{Action, Doubt};
+use crate::vocabulary::{Action, Doubt, Purpose};
 use crate::{Health, Settings};
 use grasp_core::{RepoId, Time};
 use std::time::Duration;
@@ -94,7 +94,8 @@ impl Relay {
         let known = |number: &u32| self.group(*number).is_some_and(|it| it.verified > Time(0));
         // What it could not do before it may do now; asked once.
         let asked = self.session().map_or(Time(0), |session| session.believed);
-        if due.iter().any(known) && self.brake.history_until() <= now && asked.plus(every) <= now {
+        let may_ask = self.brake.history_until() <= now && self.negentropy.doubt(now).is_none();
+        if due.iter().any(known) && may_ask && asked.plus(every) <= now {
             self.believe_again(now);
         }
         match self.doubt(around) {
@@ -174,7 +175,8 @@ impl Relay {
 
     fn believe_again(&mut self, now: Time) {
         let Some(session) = self.session_mut() else { return };
-        if session.negentropy == Negentropy::No {
+        // Its own list of NIPs says that it cannot.
+        if session.negentropy == Negentropy::No && session.peer.nip77 != Some(false) {
             session.believed = now;
             session.negentropy = Negentropy::Yes;
             session.doubt = None;
@@ -183,7 +185,8 @@ impl Relay {
         }
     }
 
-    /// Puts a group that is confirmed in the queue; what is not is compared, or read, anyway.
+    /// Puts a group that is confirmed in the queue, or one that only lacks room here; what is neither is
+    /// compared, or read, anyway.
     fn check(&mut self, number: u32, around: &Around<'_>) {
         let Some(group) = self.group(number) else { return };
         let members = self.wanted_of(&group.members, around);
@@ -193,7 +196,9 @@ impl Relay {
             (group.verified, group.recheck) = (around.now, None);
             return;
         }
-        if self.group(number).is_none_or(|group| group.stage != Stage::Confirmed) {
+        let is_known =
+            |group: &Group| group.stage == Stage::Confirmed || group.crowded_until.is_some();
+        if !self.group(number).is_some_and(is_known) {
             return;
         }
         let Some(session) = self.session_mut() else { return };
@@ -262,11 +267,15 @@ impl Engine {
             relay.not_before = Time(0);
             relay.health = relay.health.tried_at(now);
             relay.brake.release();
+            let place = relay.place.clone();
+            self.hosts.may_be_dialled(&place, now);
+            let Some(relay) = self.relay_mut(number) else { continue };
             match relay.link {
                 Link::Up(_) => {
+                    relay.negentropy.release();
                     relay.believe_again(now);
                     relay.groups.iter_mut().for_each(|group| group.is_due(now));
-                    self.daily(number, now);
+                    self.sync_anew(number, Purpose::ByHand, now);
                     self.timers.at_latest(Alarm::Relay(number, Concern::Verify), now);
                 }
                 Link::Down | Link::Dialling { .. } => self.consider(number, now),

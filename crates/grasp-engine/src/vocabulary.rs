@@ -1,7 +1,8 @@
 //! The two closed lists: all that can happen to the engine, and all it may do to others.
 
-use grasp_core::{EventId, Filter, RelayUrl, RepoId, Time, Timestamp};
+use grasp_core::{EventId, Filter, RelayUrl, RepoId, Time, Timestamp, WallOffset};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A subscription on one relay; never used twice by one engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,7 +36,7 @@ pub enum Input {
         repos: Vec<RepoId>,
         serial: u64,
     },
-    /// What an earlier run knew of this relay. Comes before `Replayed`.
+    /// What an earlier run knew of this relay, in wall time. Comes before `Replayed`.
     Recalled {
         relay: RelayUrl,
         record: Box<crate::Record>,
@@ -63,6 +64,14 @@ pub enum Input {
         sub: Sub,
         end: End,
     },
+    /// An event that a live subscription brought is wanted, and this server has no room for it now.
+    NoRoom {
+        relay: RelayUrl,
+        sub: Sub,
+        id: EventId,
+    },
+    /// How far the wall clock is ahead now. Told whenever it changed.
+    WallClock(WallOffset),
     Notice {
         relay: RelayUrl,
         text: String,
@@ -87,6 +96,10 @@ pub struct Peer {
     pub limit_default: Option<u32>,
     /// It says that it is a GRASP server.
     pub grasp: bool,
+    /// How often one address may ask its git side (S-56).
+    pub git_requests_per_minute: Option<u32>,
+    /// Is NIP-77 in its list of NIPs? `None`: it has no such list.
+    pub nip77: Option<bool>,
 }
 
 /// Why a link is gone.
@@ -119,13 +132,34 @@ pub enum End {
     Silent,
     /// More came than one question may bring; the link has sent CLOSE.
     Flood(Page),
-    /// Both sides are compared. `need` is what they have and we neither have nor refused; so many of
-    /// ours they do not have. Of what both are said to have, the `sample` may be asked for.
-    Reconciled { need: Vec<EventId>, lacking: usize, sample: Vec<EventId> },
+    /// Both sides are compared.
+    Reconciled(Reconciliation),
+    /// The relay does not compare so many events at once. It may say how many it compares.
+    TooManyEvents { limit: Option<u64> },
     /// The relay does not speak NIP-77.
     NoNegentropy,
     /// It does, but this attempt failed.
     NegentropyFailed(String),
+}
+
+/// What a comparison showed (NIP-77).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reconciliation {
+    /// What they have and we neither have nor refused.
+    pub need: Vec<EventId>,
+    /// So many of ours they do not have.
+    pub lacking: usize,
+    /// The first of these, up to `LACKS_MAX`.
+    pub lacks: Vec<(Timestamp, EventId)>,
+    /// Of what both are said to have: some that may be asked for.
+    pub sample: Vec<EventId>,
+    /// So many events they say they have.
+    pub theirs: usize,
+}
+
+impl Reconciliation {
+    /// Events of ours that a comparison names of those the relay lacks.
+    pub const LACKS_MAX: usize = 20;
 }
 
 /// What one request brought: one tally for each of its filters.
@@ -138,7 +172,18 @@ pub struct Page {
     pub mixed: bool,
     /// Of the ids that were asked for by name: those that did not come.
     pub missing: Vec<EventId>,
+    /// Of what came: events that are wanted and for which this server has no room now.
+    pub no_room: Vec<EventId>,
+    /// Of what came: events that were stored or held and not known before.
+    pub stored: u32,
+    /// Of what came: the first events that are wanted and were not here, up to `FRESH_MAX`.
+    pub fresh: Vec<(Timestamp, EventId)>,
     pub bytes: u64,
+}
+
+impl Page {
+    /// New events that a page names.
+    pub const FRESH_MAX: usize = 20;
 }
 
 /// What came for one filter, whatever became of it.
@@ -182,6 +227,14 @@ pub enum Action {
         filter: Filter,
         errand: Errand,
         standing: Vec<RepoId>,
+        /// The relay has to answer within this; `None`: as usual.
+        answer_within: Option<Duration>,
+    },
+    /// Forgets a comparison that the relay refused by a NOTICE; nothing is sent. Nothing is reported
+    /// about it any more.
+    Abandon {
+        relay: RelayUrl,
+        sub: Sub,
     },
     /// What comparisons showed of these is how they stand.
     Stands {
@@ -222,6 +275,8 @@ pub enum Doubt {
     RateLimited {
         until: Time,
     },
+    /// It gave out events that it had hidden from a comparison.
+    Hides,
     /// A comparison did not come to its end.
     Failed,
     /// We do not compare, as the operator decided.
@@ -234,12 +289,21 @@ pub struct Errand {
     pub purpose: Purpose,
     /// Since when all of this was heard live. What was created later and comes only now is a gap.
     pub live_since: Option<Timestamp>,
+    /// It asks for what was missed since this was last heard.
+    pub catches_up: bool,
+}
+
+impl Errand {
+    pub const BACKFILL: Self =
+        Self { purpose: Purpose::Backfill, live_since: None, catches_up: false };
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
     Backfill,
     Daily,
+    /// An operator ordered it.
+    ByHand,
 }
 
 /// For operators; the shell chooses words and level.
@@ -254,8 +318,10 @@ pub enum News {
         failures: u32,
         next_try: Time,
     },
+    /// It failed for so long without a break.
     Dead {
         relay: RelayUrl,
+        failed_for: Duration,
         next_try: Time,
     },
     Recovered {
@@ -268,6 +334,12 @@ pub enum News {
     },
     NoNegentropy {
         relay: RelayUrl,
+    },
+    /// It gave out an event that it hides from comparisons; these are ignored until then.
+    HidesEvents {
+        relay: RelayUrl,
+        id: EventId,
+        until: Time,
     },
     Cooling {
         relay: RelayUrl,
@@ -287,6 +359,55 @@ pub enum News {
     TooManyRelays {
         relay: RelayUrl,
     },
+    /// A comparison failed, and its part of the past is read in pages. `is_new`: the reason is not
+    /// the one of the failure before.
+    ComparisonFailed {
+        relay: RelayUrl,
+        why: String,
+        is_new: bool,
+    },
+    /// The relay ended a subscription without EOSE, or did not answer it.
+    SubscriptionFailed {
+        relay: RelayUrl,
+        batch: Option<u64>,
+        why: String,
+    },
+    /// The link is back after a long absence: what was confirmed does not count any more.
+    Stale {
+        relay: RelayUrl,
+        away: Duration,
+    },
+    DailyBegan {
+        relay: RelayUrl,
+        groups: usize,
+    },
+    DailyEnded {
+        relay: RelayUrl,
+        took: Duration,
+        stored: u64,
+    },
+    /// The live filters were packed anew.
+    Consolidated {
+        relay: RelayUrl,
+        filters_before: usize,
+        filters_after: usize,
+    },
+    /// No repository names the relay any more; the link is ended.
+    Unwanted {
+        relay: RelayUrl,
+    },
+    BatchBegan {
+        relay: RelayUrl,
+        batch: u64,
+        groups: usize,
+        compares: bool,
+    },
+    BatchEnded {
+        relay: RelayUrl,
+        batch: u64,
+        confirmed: bool,
+        took: Duration,
+    },
 }
 
 impl Action {
@@ -301,6 +422,7 @@ impl Action {
             | Self::Request { relay, .. }
             | Self::Reconcile { relay, .. }
             | Self::Stands { relay, .. }
+            | Self::Abandon { relay, .. }
             | Self::Doubt { relay, .. }
             | Self::Close { relay, .. } => relay,
             Self::Tell(news) => news.relay(),
@@ -317,10 +439,20 @@ impl News {
             | Self::Recovered { relay }
             | Self::SecondTooFull { relay, .. }
             | Self::NoNegentropy { relay }
+            | Self::HidesEvents { relay, .. }
             | Self::Cooling { relay, .. }
             | Self::Paused { relay, .. }
             | Self::Rotating { relay, .. }
-            | Self::TooManyRelays { relay } => relay,
+            | Self::TooManyRelays { relay }
+            | Self::ComparisonFailed { relay, .. }
+            | Self::SubscriptionFailed { relay, .. }
+            | Self::Stale { relay, .. }
+            | Self::DailyBegan { relay, .. }
+            | Self::DailyEnded { relay, .. }
+            | Self::Consolidated { relay, .. }
+            | Self::Unwanted { relay }
+            | Self::BatchBegan { relay, .. }
+            | Self::BatchEnded { relay, .. } => relay,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! relays that misbehave. After quiet every server has what it should, and no limit was exceeded on
 //! the way. A seed that fails is lived through again by
 //! `GRASP_SEED=<seed> cargo test -p grasp-engine --test simulation one_seed -- --ignored --nocapture`,
-//! with `GRASP_TRACE=<lines>` for a longer story.
+//! with `GRASP_TRACE=<lines>` for a longer story and `GRASP_CLOCKS=1` for a world whose clocks are set.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "the number of worlds comes from the command line")]
 
@@ -14,7 +14,20 @@ use std::time::Duration;
 
 #[test]
 fn a_hundred_random_worlds_end_complete() {
-    lives_through(1, 100);
+    lives_through(World::new, 1, 100);
+}
+
+#[test]
+fn sixty_worlds_whose_clocks_are_set_by_random_amounts_end_complete() {
+    lives_through(World::stepping_clocks, 1, 60);
+}
+
+/// `scripts/simulate clocks [count]`
+#[test]
+#[ignore = "takes minutes"]
+fn a_thousand_worlds_whose_clocks_are_set() {
+    let count = number("GRASP_WORLDS").unwrap_or(1_000);
+    lives_through(World::stepping_clocks, number("GRASP_SEED").unwrap_or(1_000), count);
 }
 
 /// `scripts/simulate [count]`
@@ -22,29 +35,41 @@ fn a_hundred_random_worlds_end_complete() {
 #[ignore = "takes minutes"]
 fn a_thousand_random_worlds() {
     let count = number("GRASP_WORLDS").unwrap_or(1_000);
-    lives_through(number("GRASP_SEED").unwrap_or(1_000), count);
+    lives_through(World::new, number("GRASP_SEED").unwrap_or(1_000), count);
 }
 
 #[test]
 #[ignore = "needs GRASP_SEED"]
 fn one_seed() {
     let seed = number("GRASP_SEED").expect("GRASP_SEED is a number");
-    match World::new(seed).run(seed) {
+    let world = match number("GRASP_CLOCKS") {
+        Some(_) => World::stepping_clocks,
+        None => World::new,
+    };
+    match world(seed).run(seed) {
         Ok(outcome) if number("GRASP_TRACE").is_none() => println!("{outcome:?}"),
-        _ => tell(seed),
+        _ => tell(world, seed),
+    }
+}
+
+/// A question that had waited since before the clock was set back began in the future.
+#[test]
+fn worlds_whose_clocks_are_set_that_failed_once_pass() {
+    for seed in [1_053, 1_303, 1_492] {
+        World::stepping_clocks(seed).run(seed).unwrap_or_else(|why| panic!("seed {seed}: {why:?}"));
     }
 }
 
 #[test]
 fn the_same_seed_tells_the_same_story() {
     for seed in 1..=3 {
-        let first = World::new(seed).run(seed);
-        assert_eq!(World::new(seed).run(seed), first, "seed {seed}");
+        let first = World::stepping_clocks(seed).run(seed);
+        assert_eq!(World::stepping_clocks(seed).run(seed), first, "seed {seed}");
     }
 }
 
 /// On all processors; the first seed that fails is told in full.
-fn lives_through(first: u64, count: u64) {
+fn lives_through(world: fn(u64) -> World, first: u64, count: u64) {
     let next = AtomicU64::new(first);
     let (ended, failed) = (Mutex::new(vec![]), Mutex::new(vec![]));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -56,7 +81,7 @@ fn lives_through(first: u64, count: u64) {
                     if seed >= first + count {
                         return;
                     }
-                    match World::new(seed).run(seed) {
+                    match world(seed).run(seed) {
                         Ok(outcome) => ended.lock().unwrap().push(outcome),
                         Err(why) => failed.lock().unwrap().push((seed, why)),
                     }
@@ -72,7 +97,7 @@ fn lives_through(first: u64, count: u64) {
     sums_up(&ended.into_inner().unwrap());
     if let Some((seed, _)) = failed.first() {
         println!("{} of {count} worlds failed", failed.len());
-        tell(*seed);
+        tell(world, *seed);
         panic!("seed {seed} fails only sometimes");
     }
 }
@@ -99,9 +124,9 @@ fn sums_up(ended: &[Outcome]) {
 }
 
 /// Lives through a seed again, noting what happens.
-fn tell(seed: u64) {
+fn tell(world: fn(u64) -> World, seed: u64) {
     let lines = number("GRASP_TRACE").and_then(|lines| lines.try_into().ok()).unwrap_or(300);
-    let mut world = World::new(seed).traced(lines);
+    let mut world = world(seed).traced(lines);
     let result = world.run(seed);
     for line in world.trace() {
         println!("{line}");

@@ -4,6 +4,8 @@
 
 mod stories {
     mod budgets;
+    mod clock;
+    mod complete;
     mod daily;
     mod dialling;
     mod ends;
@@ -15,6 +17,7 @@ mod stories {
     mod lifecycle;
     mod live;
     mod missed;
+    mod negentropy;
     mod pace;
     mod pages;
     mod promises;
@@ -22,6 +25,7 @@ mod stories {
     mod record;
     mod refusals;
     mod repack;
+    mod reports;
     mod traps;
     mod traps_later;
     mod verdicts;

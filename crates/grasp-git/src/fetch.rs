@@ -8,12 +8,14 @@ mod glance;
 mod packets;
 mod refs;
 mod refusal;
+mod steps;
 
 pub use advert::{Advert, AdvertReader, V0Caps};
 pub use answer::{Answer, PROGRESS_BYTES_MAX, Step};
 pub use glance::Glance;
 pub use refs::{LIST_BYTES_MAX, Listed, REFS_MAX, RefKind, RefsReader};
 pub use refusal::{Refusal, printable, wants_slowdown};
+pub use steps::FetchSteps;
 
 use crate::advertise::{self, AGENT, Service};
 use crate::pktline;
@@ -43,6 +45,19 @@ pub fn is_type(header: &str, wanted: &str) -> bool {
 pub fn request_v2(wants: &BTreeSet<Oid>, haves: &[Oid]) -> Vec<u8> {
     let mut out = command("fetch");
     for option in ["thin-pack", "ofs-delta", "no-progress"] {
+        pktline::text(&mut out, option);
+    }
+    wants.iter().for_each(|oid| pktline::text(&mut out, &format!("want {oid}")));
+    end(&mut out, haves);
+    pktline::flush(&mut out);
+    out
+}
+
+/// The commits behind `wants` that are not behind `haves`, without what is in them. Not thin: they are
+/// looked at alone.
+pub fn commits_v2(wants: &BTreeSet<Oid>, haves: &[Oid]) -> Vec<u8> {
+    let mut out = command("fetch");
+    for option in ["ofs-delta", "no-progress", "filter tree:0"] {
         pktline::text(&mut out, option);
     }
     wants.iter().for_each(|oid| pktline::text(&mut out, &format!("want {oid}")));

@@ -154,6 +154,11 @@ impl Gate {
         (!matches!(self.place, Place::Header { .. })).then_some(self.seen.objects)
     }
 
+    /// How many objects have begun so far.
+    pub(crate) fn begun(&self) -> u32 {
+        self.seen.objects.saturating_sub(self.objects_left)
+    }
+
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<(), PackRefused> {
         while !bytes.is_empty() {
             let used = self.step(bytes)?;

@@ -4,6 +4,8 @@
 pub mod advertise;
 pub mod commands;
 mod copy;
+mod disk_reserve;
+mod disk_use;
 mod durable;
 pub mod fetch;
 mod gate;
@@ -19,6 +21,7 @@ mod quarantine;
 mod reach;
 pub mod refs;
 pub mod report;
+mod share;
 mod tidy;
 pub mod upload;
 
@@ -27,13 +30,16 @@ pub use commands::{BadPush, HeadLimits, HeadReader, PushCaps, PushHead, Step};
 pub use refs::{Entry, RefTable, RefsError};
 
 pub use copy::copy;
+pub use disk_reserve::{DiskReserve, MeasureFree, NoRoom, Reservation};
+pub use disk_use::used_bytes;
 pub use gate::{Gate, PackLimits, PackRefused, Seen};
 pub use gitmodules::BadSubmodule;
 pub use health::{damaged_packs, is_sound, set_packs_aside};
 pub use land::{discard, ensure_repository, land, sweep_incoming};
 pub use layout::{Layout, LayoutError};
-pub use objects::{ObjectKind, Objects, ObjectsError, RootFile, Unread};
-pub use process::{Exit, Git, GitError, GitLimits, Running, Version};
+pub use objects::{ObjectKind, Objects, ObjectsError, RefEntries, RootFile, Unread};
+pub use process::{Exit, Git, GitError, GitLimits, Running, Version, end_leftovers};
 pub use quarantine::{Quarantine, ReceiveError, Received};
-pub use reach::reachable_count;
-pub use tidy::{Tidied, packs, tidy};
+pub use reach::{reachable, reachable_count};
+pub use share::SharePlan;
+pub use tidy::{Tidied, new_packs, packs, remove_maintenance_leftovers, tidy};

@@ -1,25 +1,28 @@
 //! Questions about single objects, answered in process. Knows nothing of refs. An object that lands
 //! later is found later: an answer of no is looked up on the disk first.
 
-use crate::refs::Entry;
+mod peel;
+
+pub use peel::RefEntries;
+
 use gix_hash::ObjectId;
-use gix_object::{CommitRefIter, Exists, Find, Kind, TagRefIter, TreeRefIter};
+use gix_object::{CommitRefIter, Exists, Find, Kind, TreeRefIter};
 use gix_odb::store::init::{Options, Slots};
 use gix_odb::{HandleArc, Header};
 use grasp_core::Oid;
+use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// No honest tag or commit is larger.
-const TAG_BYTES_MAX: u64 = 1 << 20;
+/// No honest commit is larger.
+const COMMIT_BYTES_MAX: u64 = 1 << 20;
 /// Some 40,000 files in one directory.
 const TREE_BYTES_MAX: u64 = 2 << 20;
-/// Git itself chains 50 at most by default; each may cost as much as the largest object allowed.
+/// For what is only read to be shown. Git itself chains 50 at most by default; each may cost as much
+/// as the largest object allowed.
 const DELTAS_MAX: u32 = 250;
-/// Tags that point to tags.
-const TAG_DEPTH_MAX: usize = 64;
 const ALLOC_BYTES_MAX: usize = 64 << 20;
 /// Room for packs that land while this is open.
 const SLOTS: Slots = Slots::AsNeededByDiskState { multiplier: 2.0, minimum: 256 };
@@ -32,6 +35,17 @@ pub enum ObjectKind {
     Tag,
 }
 
+impl ObjectKind {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Commit => "commit",
+            Self::Tree => "tree",
+            Self::Blob => "blob",
+            Self::Tag => "tag",
+        }
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read the objects of {}: {source}", dir.display())]
 pub struct ObjectsError {
@@ -40,7 +54,7 @@ pub struct ObjectsError {
 }
 
 /// The objects of one repository or quarantine, borrowed ones included. All calls block, briefly.
-pub struct Objects(HandleArc);
+pub struct Objects(HandleArc, RefCell<peel::TagLinks>);
 
 impl Objects {
     pub fn open(dir: &Path) -> Result<Self, ObjectsError> {
@@ -53,7 +67,7 @@ impl Objects {
         };
         let objects = dir.join("objects");
         gix_odb::Store::at_opts(objects, gix_hash::Kind::Sha1, &mut std::iter::empty(), options)
-            .map(|store| Self(Arc::new(store).to_cache_arc()))
+            .map(|store| Self(Arc::new(store).to_cache_arc(), RefCell::default()))
             .map_err(|source| ObjectsError { dir: dir.to_owned(), source })
     }
 
@@ -74,22 +88,10 @@ impl Objects {
         })
     }
 
-    /// What a ref to this object has to say; none if it, or what it finally points to, is not here.
-    pub fn entry(&self, oid: &Oid) -> Option<Entry> {
-        let mut end = *oid;
-        for _ in 0..TAG_DEPTH_MAX {
-            if self.kind(&end)? != ObjectKind::Tag {
-                return Some(Entry { oid: *oid, peeled: (end != *oid).then_some(end) });
-            }
-            end = self.tagged(&end)?;
-        }
-        None
-    }
-
     /// The plain files at the top of a commit whose names are `wanted`; no links, no directories.
     /// `None` if that cannot be read, or is larger than anything honest.
     pub fn files(&self, commit: &Oid, wanted: impl Fn(&[u8]) -> bool) -> Option<Vec<RootFile>> {
-        let commit = self.whole(commit, Kind::Commit, TAG_BYTES_MAX).ok()?;
+        let commit = self.whole(commit, Kind::Commit, COMMIT_BYTES_MAX).ok()?;
         let tree = CommitRefIter::from_bytes(&commit, gix_hash::Kind::Sha1).tree_id().ok()?;
         let tree = self.whole(&oid(&tree)?, Kind::Tree, TREE_BYTES_MAX).ok()?;
         let entries = TreeRefIter::from_bytes(&tree, gix_hash::Kind::Sha1).filter_map(Result::ok);
@@ -98,13 +100,23 @@ impl Objects {
         Some(files.filter_map(|entry| file(entry.filename, entry.oid)).collect())
     }
 
-    pub fn blob(&self, blob: &Oid, bytes_max: u64) -> Result<Vec<u8>, Unread> {
-        self.whole(blob, Kind::Blob, bytes_max)
+    /// A commit and its first parents, newest first, as far as they are here; no more than `max`.
+    pub fn first_parents(&self, tip: &Oid, max: usize) -> Vec<Oid> {
+        let mut chain = Vec::new();
+        let mut next = Some(*tip);
+        while chain.len() < max
+            && let Some(at) = next
+            && let Ok(commit) = self.whole(&at, Kind::Commit, COMMIT_BYTES_MAX)
+        {
+            chain.push(at);
+            let mut parents = CommitRefIter::from_bytes(&commit, gix_hash::Kind::Sha1).parent_ids();
+            next = parents.next().and_then(|parent| oid(&parent));
+        }
+        chain
     }
 
-    fn tagged(&self, tag: &Oid) -> Option<Oid> {
-        let tag = self.whole(tag, Kind::Tag, TAG_BYTES_MAX).ok()?;
-        oid(&TagRefIter::from_bytes(&tag, gix_hash::Kind::Sha1).target_id().ok()?)
+    pub fn blob(&self, blob: &Oid, bytes_max: u64) -> Result<Vec<u8>, Unread> {
+        self.whole(blob, Kind::Blob, bytes_max)
     }
 
     /// Looks at size and cost before anything is unpacked.

@@ -1,16 +1,20 @@
 //! The only place that starts git: which program, with which settings, environment and limits. What a
 //! process is asked to do comes as typed values and paths of the layout; ids go over its input.
 
+mod leftovers;
 mod running;
 mod version;
 
+pub use leftovers::end_leftovers;
 pub use running::{Exit, Running};
 pub use version::Version;
 
 use crate::advertise::Protocol;
+use crate::disk_reserve::{DiskReserve, NoRoom};
 use crate::gate::PackLimits;
 use crate::gitconfig;
 use crate::layout::Layout;
+use crate::quarantine::PackLinks;
 use running::Care;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setpriority_process};
 use std::ffi::{OsStr, OsString};
@@ -23,6 +27,12 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
 const GIB: u64 = 1 << 30;
+/// Names the settings file to every git process; also what they are known by.
+const SETTINGS_VARIABLE: &str = "GIT_CONFIG_GLOBAL";
+/// Runs a program whose whole process group ends when the input of this script does, which is when the
+/// server ends or is killed. For work that needs no input and would go on without a server.
+const WITH_THE_SERVER: &str = "exec 3<&0 </dev/null; \
+    { read -r line <&3; kill -KILL 0; } >/dev/null 2>&1 & exec \"$@\" 3<&-";
 const ENVIRONMENT: [(&str, &str); 17] = [
     ("PATH", "/usr/bin:/bin"),
     ("HOME", "/nonexistent"),
@@ -45,8 +55,9 @@ const ENVIRONMENT: [(&str, &str); 17] = [
 /// Fetches and pushes yield to the relay; maintenance yields to everyone.
 const NICE: i32 = 5;
 const NICE_TIDY: i32 = 15;
-/// An idle client is left after this long, by upload-pack itself.
-const UPLOAD_IDLE_SECS_MAX: u64 = 60;
+/// An idle client is left after this long, by upload-pack itself. Longer than any silence that the server
+/// bears, or upload-pack would cut slow clients first.
+const UPLOAD_IDLE_SECS_MAX: u64 = 35 * 60;
 /// Faults of old histories that hurt nobody and that people cannot mend.
 const STRICT: &str =
     "--strict=badTimezone=ignore,missingSpaceBeforeDate=ignore,zeroPaddedFilemode=ignore";
@@ -97,6 +108,8 @@ pub enum GitError {
     TooOld(Version),
     #[error("cannot write git's settings {}: {source}", path.display())]
     Settings { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    NoRoom(NoRoom),
     #[error("cannot run git {what}: {source}")]
     Start { what: &'static str, source: io::Error },
     #[error("git {what} took longer than {secs} s and was ended")]
@@ -122,7 +135,10 @@ fn last_words(stderr: &str, code: Option<i32>, signal: Option<i32>) -> String {
 }
 
 #[derive(Debug, Clone)]
-pub struct Git(Arc<Program>);
+pub struct Git {
+    program: Arc<Program>,
+    disk: DiskReserve,
+}
 
 #[derive(Debug)]
 struct Program {
@@ -139,6 +155,8 @@ struct Job {
     what: &'static str,
     args: Vec<OsString>,
     protocol: Protocol,
+    /// It reads no input, and its group is killed when that ends.
+    ends_with_input: bool,
     cpu_secs_max: u64,
     file_bytes_max: u64,
     nice: i32,
@@ -168,16 +186,25 @@ impl Git {
         let written = tokio::task::spawn_blocking(move || gitconfig::write(&for_file, version));
         let written = written.await.unwrap_or_else(|error| Err(io::Error::other(error)));
         written.map_err(|source| GitError::Settings { path: layout.gitconfig(), source })?;
-        Ok(Self(Arc::new(program)))
+        Ok(Self { program: Arc::new(program), disk: DiskReserve::unlimited() })
+    }
+
+    /// Its processes write only what this has room for.
+    pub fn with_disk_reserve(self, disk: DiskReserve) -> Self {
+        Self { disk, ..self }
+    }
+
+    pub fn disk(&self) -> &DiskReserve {
+        &self.disk
     }
 
     pub fn version(&self) -> Version {
-        self.0.version
+        self.program.version
     }
 
     /// What an operator should know about this git.
     pub fn warnings(&self) -> Vec<String> {
-        self.0.version.warning().into_iter().collect()
+        self.program.version.warning().into_iter().collect()
     }
 
     /// Serves one request of a fetch: the request goes in, the answer comes out.
@@ -185,7 +212,7 @@ impl Git {
         let timeout = format!("--timeout={UPLOAD_IDLE_SECS_MAX}");
         let args = ["upload-pack", "--strict", &timeout, "--stateless-rpc"].map(OsString::from);
         let args = args.into_iter().chain([dir.into()]).collect();
-        self.0.start(&Job { protocol, ..self.serve("upload-pack", args) })
+        self.program.start(&Job { protocol, ..self.serve("upload-pack", args) })
     }
 
     /// Checks a pack and writes it to `pack`, which lies in the repository `dir`.
@@ -194,12 +221,15 @@ impl Git {
         dir: &Path,
         pack: &Path,
         limits: &PackLimits,
+        links: PackLinks,
     ) -> Result<Running, GitError> {
         let max = format!("--max-input-size={}", limits.bytes_max);
-        let args = ["index-pack", "--stdin", "--fix-thin", STRICT, &max].map(OsString::from);
-        let args = [git_dir(dir)].into_iter().chain(args).chain([pack.into()]).collect();
-        self.0.start(&Job {
-            cpu_secs_max: self.0.limits.receive_cpu_secs_max
+        let args = ["index-pack", "--stdin", "--fix-thin", &max].map(OsString::from);
+        let strict = (links == PackLinks::Checked).then(|| STRICT.into());
+        let args = [git_dir(dir)].into_iter().chain(args).chain(strict).chain([pack.into()]);
+        let args = args.collect();
+        self.program.start(&Job {
+            cpu_secs_max: self.program.limits.receive_cpu_secs_max
                 + limits.bytes_max / RECEIVE_BYTES_PER_CPU_SEC,
             file_bytes_max: limits.file_bytes_max(),
             deadline: limits.deadline,
@@ -212,14 +242,14 @@ impl Git {
         let args =
             ["pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "--quiet"];
         let args = [git_dir(dir)].into_iter().chain(args.map(OsString::from)).collect();
-        self.0.start(&self.serve("pack-objects", args))
+        self.program.start(&self.serve("pack-objects", args))
     }
 
     /// Names what the revisions on its input reach.
     pub(crate) fn rev_list(&self, dir: &Path) -> Result<Running, GitError> {
         let args = ["rev-list", "--objects", "--no-object-names", "--stdin"];
         let args = [git_dir(dir)].into_iter().chain(args.map(OsString::from)).collect();
-        self.0.start(&self.serve("rev-list", args))
+        self.program.start(&self.serve("rev-list", args))
     }
 
     /// One step of maintenance, waited for.
@@ -230,22 +260,24 @@ impl Git {
         args: &[&str],
     ) -> Result<(), GitError> {
         let args = [git_dir(dir)].into_iter().chain(args.iter().map(OsString::from)).collect();
-        let limits = &self.0.limits;
+        let limits = &self.program.limits;
         let job = Job {
+            ends_with_input: true,
             cpu_secs_max: limits.tidy_cpu_secs_max,
             nice: NICE_TIDY,
             deadline: limits.tidy_deadline,
             ..self.serve(what, args)
         };
-        self.0.start(&job)?.finish().await
+        self.program.start(&job)?.finish_with_input().await
     }
 
     fn serve(&self, what: &'static str, args: Vec<OsString>) -> Job {
-        let limits = &self.0.limits;
+        let limits = &self.program.limits;
         Job {
             what,
             args,
             protocol: Protocol::V0,
+            ends_with_input: false,
             cpu_secs_max: limits.serve_cpu_secs_max,
             file_bytes_max: limits.file_bytes_max,
             nice: NICE,
@@ -268,6 +300,7 @@ impl Program {
             what,
             args: vec![what.into()],
             protocol: Protocol::V0,
+            ends_with_input: false,
             cpu_secs_max: self.limits.serve_cpu_secs_max,
             file_bytes_max: self.limits.file_bytes_max,
             nice: NICE,
@@ -294,9 +327,15 @@ impl Program {
     }
 
     fn command(&self, job: &Job) -> Command {
-        let mut command = Command::new(&self.binary);
+        let mut command = if job.ends_with_input {
+            let mut shell = Command::new("/bin/sh");
+            shell.args(["-c", WITH_THE_SERVER, "sh"]).arg(&self.binary);
+            shell
+        } else {
+            Command::new(&self.binary)
+        };
         command.args(&job.args).env_clear().envs(ENVIRONMENT);
-        command.env("GIT_CONFIG_GLOBAL", &self.gitconfig).env("TMPDIR", &self.tmp);
+        command.env(SETTINGS_VARIABLE, &self.gitconfig).env("TMPDIR", &self.tmp);
         match job.protocol {
             Protocol::V0 => {}
             Protocol::V1 => drop(command.env("GIT_PROTOCOL", "version=1")),

@@ -3,10 +3,12 @@
 //! is complete, checked and on the disk; what fails leaves nothing behind.
 
 mod intake;
+mod pack_room;
 mod refusal;
 
 pub use refusal::ReceiveError;
 
+use crate::disk_reserve::Reservation;
 use crate::durable::{remove_tree, sync_dir};
 use crate::gate::{Gate, PackLimits, Seen};
 use crate::gitmodules::{self, Leash};
@@ -36,6 +38,17 @@ pub struct Quarantine {
     name: String,
     path: PathBuf,
     kept: bool,
+    /// For its directories, and for those of the repository that it may make.
+    room: Option<Reservation>,
+    links: PackLinks,
+}
+
+/// Whether everything that the objects of a pack refer to must be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PackLinks {
+    Checked,
+    /// For packs that are only looked into.
+    Unchecked,
 }
 
 /// What arrived. A thin pack is completed, so it may take more room than it had bytes.
@@ -62,7 +75,7 @@ impl Quarantine {
         let name = random_hex::<16>()?;
         let path = layout.quarantine(&name)?;
         fs::create_dir(&path)?;
-        let it = Self { name, path, kept: false };
+        let it = Self { name, path, kept: false, room: None, links: PackLinks::Checked };
         for dir in ["objects", "objects/pack", "objects/info", "refs"] {
             fs::create_dir(it.path.join(dir))?;
         }
@@ -70,10 +83,24 @@ impl Quarantine {
         Ok(it)
     }
 
+    /// One for commits without their trees, to look into. It is not closed, so it must never land.
+    pub fn of_commits(layout: &Layout) -> io::Result<Self> {
+        let mut it = Self::apart(layout)?;
+        it.links = PackLinks::Unchecked;
+        Ok(it)
+    }
+
     /// One that was kept earlier.
     pub fn reopen(layout: &Layout, name: &str) -> io::Result<Self> {
         let path = layout.quarantine(name)?;
-        Ok(Self { name: name.to_owned(), path, kept: true })
+        let links = PackLinks::Checked;
+        Ok(Self { name: name.to_owned(), path, kept: true, room: None, links })
+    }
+
+    /// Keeps disk space reserved until it is dropped.
+    pub fn with_room(mut self, room: Reservation) -> Self {
+        self.room = Some(room);
+        self
     }
 
     pub fn name(&self) -> &str {
@@ -99,7 +126,9 @@ impl Quarantine {
     ) -> Result<Received, ReceiveError> {
         let until = Instant::now() + limits.deadline;
         let files = Files::new(&self.path)?;
-        let taking = intake::take(git, limits, pack, &self.path, &files.unchecked);
+        let place =
+            intake::PackPlace { dir: &self.path, file: &files.unchecked, links: self.links };
+        let taking = intake::take(git, limits, pack, place);
         let late = |_| ReceiveError::Late { secs: limits.deadline.as_secs() };
         let seen = tokio::time::timeout(limits.deadline, taking).await.map_err(late)??;
         if seen.objects == 0 {
@@ -109,7 +138,14 @@ impl Quarantine {
         let waiting = Waiting::default();
         let (abandoned, bytes_max) = (Arc::clone(&waiting.0), limits.delta_bytes_max(seen.bytes));
         let leash = Leash { until, bytes_max, abandoned };
-        let settle = move || settle(&path, &files, &seen, &leash);
+        let links = self.links;
+        let settle = move || {
+            if links == PackLinks::Checked {
+                let index = files.unchecked.with_extension("idx");
+                gitmodules::check(&path, &index, &seen, &leash)?;
+            }
+            settle(&path, &files, &seen)
+        };
         let settled = tokio::task::spawn_blocking(settle).await;
         drop(waiting);
         settled.unwrap_or_else(|error| Err(io::Error::other(error).into()))
@@ -168,31 +204,26 @@ impl Files {
     }
 }
 
-/// What git does not check, then the disk.
-fn settle(
-    quarantine: &Path,
-    files: &Files,
-    seen: &Seen,
-    leash: &Leash,
-) -> Result<Received, ReceiveError> {
-    gitmodules::check(quarantine, &files.unchecked.with_extension("idx"), seen, leash)?;
+fn settle(quarantine: &Path, files: &Files, seen: &Seen) -> Result<Received, ReceiveError> {
     let disk_bytes = files.approve()?;
+    sync_quarantine(quarantine)?;
+    Ok(Received { bytes: seen.bytes, objects: seen.objects, disk_bytes })
+}
+
+/// Everything but the pack's own files, which git has synced.
+pub(crate) fn sync_quarantine(quarantine: &Path) -> io::Result<()> {
     let objects = quarantine.join("objects");
-    // git has synced the pack's own files.
     for file in [quarantine.join("HEAD"), objects.join("info/alternates")] {
         match File::open(file) {
             Ok(file) => file.sync_all()?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         }
     }
     for dir in [&objects.join("pack"), &objects.join("info"), &objects, quarantine] {
         sync_dir(dir)?;
     }
-    if let Some(incoming) = quarantine.parent() {
-        sync_dir(incoming)?;
-    }
-    Ok(Received { bytes: seen.bytes, objects: seen.objects, disk_bytes })
+    quarantine.parent().map_or(Ok(()), sync_dir)
 }
 
 fn random_hex<const N: usize>() -> io::Result<String> {

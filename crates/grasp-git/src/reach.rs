@@ -5,7 +5,7 @@ use crate::process::{Git, GitError, Running};
 use crate::quarantine::{PACK_PREFIX, Quarantine};
 use gix_odb::pack::index;
 use grasp_core::Oid;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -27,24 +27,61 @@ pub async fn reachable_count(
     let path = quarantine.path().to_owned();
     let packs = tokio::task::spawn_blocking(move || indexes(&path)).await;
     let packs = packs.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(failed)?;
-    let Running { mut stdin, stdout, exit } = git.rev_list(quarantine.path())?;
+    let mut count = 0;
+    walk(git, quarantine.path(), &revisions(wants, has), |oid| {
+        let id = gix_hash::ObjectId::Sha1(*oid.as_bytes());
+        count += u64::from(packs.iter().any(|pack| pack.lookup(id).is_some()));
+        true
+    })
+    .await?;
+    Ok(count)
+}
+
+/// Objects behind `wants` and not behind `has`, all in `dir`. `None` if there are more than `max`.
+pub async fn reachable(
+    git: &Git,
+    dir: &Path,
+    wants: &BTreeSet<Oid>,
+    has: &BTreeSet<Oid>,
+    max: usize,
+) -> Result<Option<HashSet<Oid>>, GitError> {
+    let mut met = HashSet::new();
+    let whole = walk(git, dir, &revisions(wants, has), |oid| {
+        met.insert(oid);
+        met.len() <= max
+    })
+    .await?;
+    Ok(whole.then_some(met))
+}
+
+/// Tells every object that git meets, until it is told to stop; false if it was.
+async fn walk(
+    git: &Git,
+    dir: &Path,
+    revisions: &str,
+    mut meet: impl FnMut(Oid) -> bool,
+) -> Result<bool, GitError> {
+    let failed = |source| GitError::Start { what: "rev-list", source };
+    let Running { mut stdin, stdout, exit } = git.rev_list(dir)?;
     let ask = async move {
         // If git does not listen any more, its exit says why.
-        let _ = stdin.write_all(revisions(wants, has).as_bytes()).await;
+        let _ = stdin.write_all(revisions.as_bytes()).await;
     };
-    let count = async {
+    let listen = async {
         let mut met = BufReader::with_capacity(PIECE_BYTES, stdout).lines();
-        let mut count = 0;
         while let Some(line) = met.next_line().await? {
-            let oid: Oid = line.parse().map_err(io::Error::other)?;
-            let id = gix_hash::ObjectId::Sha1(*oid.as_bytes());
-            count += u64::from(packs.iter().any(|pack| pack.lookup(id).is_some()));
+            if !meet(line.parse().map_err(io::Error::other)?) {
+                return Ok(false);
+            }
         }
-        Ok(count)
+        Ok(true)
     };
-    let ((), count) = tokio::join!(ask, count);
-    exit.finish().await?;
-    count.map_err(failed)
+    let ((), whole) = tokio::join!(ask, listen);
+    // Who was told to stop need not end well.
+    match whole.map_err(failed)? {
+        true => exit.finish().await.map(|()| true),
+        false => Ok(false),
+    }
 }
 
 /// For git's input: what to walk from, and where to stop.

@@ -221,6 +221,57 @@ fn put_ref(out: &mut Vec<u8>, request: &LsRefs, name: &str, symref: &str, entry:
     pktline::text(out, &format!("{} {name}{symref}{peeled}", entry.oid));
 }
 
+/// For a whole request of any version that names nothing the client has and asks for no more talk:
+/// the request without words about the client itself, which change no answer. `None` for any other.
+/// Two requests with the same result have the same answer, so all other bytes stay as they are.
+pub fn request_without_haves(request: &[u8]) -> Option<Bytes> {
+    let (mut plain, mut rest) = (Vec::new(), request);
+    let (mut is_first, mut is_v2_head, mut is_done) = (true, false, false);
+    while !rest.is_empty() {
+        let (packet, len) = pktline::decode(rest).ok()??;
+        rest = rest.get(len..)?;
+        match packet {
+            Packet::Flush => plain.extend_from_slice(b"0000"),
+            Packet::Delim => {
+                plain.extend_from_slice(b"0001");
+                is_v2_head = false;
+            }
+            Packet::ResponseEnd => return None,
+            Packet::Data(line) if line.starts_with(b"have ") => return None,
+            Packet::Data(line) if is_first => {
+                is_v2_head = line.starts_with(b"command=");
+                pktline::data(&mut plain, &without_client_words(line));
+            }
+            // Git accepts this line with any value. It refuses other lines that it did not offer.
+            Packet::Data(line) if is_v2_head && line.starts_with(b"agent=") => {}
+            Packet::Data(line) => {
+                is_done = is_done || line.strip_suffix(b"\n").unwrap_or(line) == b"done";
+                pktline::data(&mut plain, line);
+            }
+        }
+        is_first = false;
+    }
+    is_done.then(|| plain.into())
+}
+
+/// The first line of a request before version 2 has the capabilities behind `want` and an object id.
+fn without_client_words(line: &[u8]) -> Vec<u8> {
+    if !line.starts_with(b"want ") {
+        return line.to_vec();
+    }
+    let is_about_client = |word: &[u8]| {
+        // Git ends a capability at any white space.
+        let is_one_word = word.iter().all(u8::is_ascii_graphic);
+        is_one_word && (word.starts_with(b"agent=") || word.starts_with(b"session-id="))
+    };
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let words = line.split(|c| *c == b' ').enumerate();
+    let kept = words.filter(|(at, word)| *at < 2 || !is_about_client(word)).map(|(_, word)| word);
+    let mut line = kept.collect::<Vec<_>>().join(&b' ');
+    line.push(b'\n');
+    line
+}
+
 /// What `git` shows as `remote error: <message>`, in every version of the protocol.
 pub fn error(message: &str) -> Bytes {
     let message: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -5,12 +5,13 @@ mod packs;
 mod real_git;
 mod rig;
 
-use grasp_core::{Oid, RepoId};
+use grasp_core::unfit::Unfit;
+use grasp_core::{Oid, RefName, RepoId};
 use grasp_git::{
     ObjectKind, Objects, Quarantine, copy, discard, ensure_repository, land, reachable_count,
     sweep_incoming,
 };
-use packs::snapshot;
+use packs::{Pack, TAG, delta, oid_of, snapshot};
 use real_git::gits;
 use rig::{Author, Pending, Rig, fsck, noise, oids, repo};
 use std::collections::BTreeSet;
@@ -164,12 +165,93 @@ async fn tags_are_peeled_to_their_end() {
         let pack = author.pack(&[&outer], &[]);
         let pending = rig.receive(&repo("acme"), &pack).await.unwrap();
         let objects = Objects::open(pending.quarantine.path()).unwrap();
-        let entry = objects.entry(&outer).unwrap();
+        let entry = objects.peel(&outer).unwrap();
         assert_eq!((entry.oid, entry.peeled), (outer, Some(tip)));
-        assert_eq!(objects.entry(&tip).unwrap().peeled, None);
+        assert_eq!(objects.peel(&tip).unwrap().peeled, None);
         assert_eq!(objects.kind(&outer), Some(ObjectKind::Tag));
-        assert!(objects.entry(&Oid::from_bytes([9; 20])).is_none());
+        assert_eq!(objects.peel(&Oid::from_bytes([9; 20])), Err(Unfit::Absent));
     }
+}
+
+/// The content of a tag object.
+fn tag_of(target: &Oid, kind: &str, message: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "object {target}\ntype {kind}\ntag t\ntagger A <a@example.com> 1700000000 +0000\n\n"
+    );
+    [head.as_bytes(), message].concat()
+}
+
+/// So many tags, each of the one before; the last one is returned.
+fn nested(mut pack: Pack, of: &Oid, mut kind: &str, count: usize) -> (Pack, Oid) {
+    let mut at = *of;
+    for _ in 0..count {
+        let tag = tag_of(&at, kind, b"nested\n");
+        (at, kind) = (oid_of("tag", &tag), "tag");
+        pack = pack.object(TAG, &tag);
+    }
+    (pack, at)
+}
+
+/// A tag that takes so many deltas to read.
+fn deltas(mut pack: Pack, tip: &Oid, count: usize) -> (Pack, Oid) {
+    let mut tag = tag_of(tip, "commit", format!("{count} deltas\n").as_bytes());
+    let mut base_at = pack.end();
+    pack = pack.object(TAG, &tag);
+    for _ in 0..count {
+        let at = pack.end();
+        pack = pack.delta_back(at - base_at, &delta(tag.len() as u64, b"x\n"));
+        tag.extend_from_slice(b"x\n");
+        base_at = at;
+    }
+    (pack, oid_of("tag", &tag))
+}
+
+#[tokio::test]
+async fn a_tag_is_shown_however_odd_or_named_as_unfit_with_the_reason() {
+    let real = gits().remove(0);
+    let rig = Rig::new(&real).await;
+    let (pack, tip) = snapshot(&[("100644", "README", b"hello\n")]);
+    let (pack, nested_100) = nested(pack, &tip, "commit", 100);
+    let (pack, too_nested) = nested(pack, &nested_100, "tag", 901);
+    let (pack, deltas_300) = deltas(pack, &tip, 300);
+    let (pack, too_many_deltas) = deltas(pack, &tip, 4_100);
+    let huge = tag_of(&tip, "commit", &noise(3, 2 << 20));
+    let too_huge = tag_of(&tip, "commit", &vec![b'x'; 33 << 20]);
+    let pack = pack.object(TAG, &huge).object(TAG, &too_huge);
+    let (huge, too_huge) = (oid_of("tag", &huge), oid_of("tag", &too_huge));
+    let pending = rig.receive(&repo("acme"), &pack.bytes()).await.unwrap();
+    let objects = Objects::open(pending.quarantine.path()).unwrap();
+
+    let named = |name: &str| name.parse::<RefName>().unwrap();
+    let shown = [
+        ("refs/heads/main", tip, None),
+        ("refs/tags/deltas", deltas_300, Some(tip)),
+        ("refs/tags/huge", huge, Some(tip)),
+        ("refs/tags/nested", nested_100, Some(tip)),
+    ];
+    let bytes_max = 32 << 20;
+    let unfit = [
+        ("refs/heads/tag", huge, Unfit::NotACommit("tag")),
+        ("refs/tags/absent", Oid::from_bytes([9; 20]), Unfit::Absent),
+        ("refs/tags/too-huge", too_huge, Unfit::Large { bytes_max }),
+        ("refs/tags/too-many-deltas", too_many_deltas, Unfit::Deltas { max: 4_095 }),
+        ("refs/tags/too-nested", too_nested, Unfit::Nested { max: 1_000 }),
+    ];
+    let all = shown.iter().map(|(name, oid, _)| (name, oid));
+    let all = all.chain(unfit.iter().map(|(name, oid, _)| (name, oid)));
+    let refs = all.map(|(name, oid)| (named(name), *oid)).collect();
+    for round in 0..2 {
+        let entries = objects.entries(&refs);
+        let fit = entries.fit.iter().map(|(name, entry)| (name.as_str(), entry.oid, entry.peeled));
+        assert_eq!(fit.collect::<Vec<_>>(), shown, "round {round}");
+        let said = entries.unfit.iter().map(|it| (it.name.as_str(), it.oid, it.why));
+        assert_eq!(said.collect::<Vec<_>>(), unfit, "round {round}");
+    }
+    // A hundred tags of a tag each: 300 names of them are 30,000 steps from tag to tag.
+    let many = (0..300).map(|number| (named(&format!("refs/tags/t{number:03}")), nested_100));
+    let entries = objects.entries(&many.collect());
+    assert!(!entries.is_complete(), "all tags of one state together have a limit");
+    assert!(entries.unfit.iter().all(|it| it.why == Unfit::TooManySteps));
 }
 
 #[tokio::test]

@@ -7,7 +7,9 @@ mod real_git;
 mod rig;
 
 use grasp_core::Oid;
-use grasp_git::{Git, GitError, GitLimits, Layout, Protocol, RefTable, Running, ensure_repository};
+use grasp_git::{
+    Git, GitError, GitLimits, Layout, Protocol, RefTable, Running, end_leftovers, ensure_repository,
+};
 use packs::{oid_of, snapshot};
 use real_git::{Git as RealGit, gits};
 use rig::{Rig, repo};
@@ -90,7 +92,7 @@ async fn a_child_gets_our_environment_and_nothing_else() {
         GIT_TERMINAL_PROMPT HOME LC_ALL PATH PWD SSH_ASKPASS TMPDIR XDG_CONFIG_HOME";
     assert_eq!(names, expected.split_whitespace().collect());
     assert!(environment.lines().any(|line| line == "GIT_PROTOCOL=version=2"));
-    assert_eq!(rest, "/\nupload-pack --strict --timeout=60 --stateless-rpc /dir\n");
+    assert_eq!(rest, "/\nupload-pack --strict --timeout=2100 --stateless-rpc /dir\n");
 }
 
 #[tokio::test]
@@ -132,6 +134,64 @@ async fn whoever_leaves_takes_the_whole_group_along() {
     assert!(pids.len() == 2 && pids.iter().all(|pid| is_alive(pid)));
     drop(running);
     gone(&pids).await;
+}
+
+#[tokio::test]
+async fn what_an_earlier_server_left_behind_is_ended() {
+    let pretender = Pretender::new("sleep 1000 & echo $$ $!; wait");
+    let other = Pretender::new("sleep 1000 & echo $$ $!; wait");
+    let mut all = Vec::new();
+    for it in [&pretender, &other] {
+        let mut running = it.start().await;
+        let mut line = Vec::new();
+        while !line.ends_with(b"\n") {
+            line.push(running.stdout.read_u8().await.unwrap());
+        }
+        let text = String::from_utf8(line).unwrap();
+        let pids: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        assert!(pids.iter().all(|pid| is_alive(pid)));
+        all.push((running, pids));
+    }
+    let layout = pretender.layout.clone();
+    let ended = tokio::task::spawn_blocking(move || end_leftovers(&layout)).await.unwrap();
+    assert_eq!(ended, 2);
+    gone(&all[0].1).await;
+    assert!(all[1].1.iter().all(|pid| is_alive(pid)), "another server's are left alone");
+}
+
+/// In a container the same path may name the data of another server.
+#[tokio::test]
+async fn a_process_with_another_root_directory_is_left_alone() {
+    let pretender = Pretender::new("exec unshare -r chroot /usr /bin/sleep 1000");
+    let running = pretender.start().await;
+    let root_of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/root")).ok();
+    let is_inside = |pid: &String| root_of(pid).is_some_and(|root| root == Path::new("/usr"));
+    let ours = || {
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        let pids = all.filter_map(|it| it.file_name().into_string().ok());
+        let mark = pretender.layout.gitconfig().display().to_string();
+        let environment = |pid: &String| std::fs::read(format!("/proc/{pid}/environ")).ok();
+        pids.filter(is_inside).find(|pid| {
+            environment(pid).is_some_and(|it| String::from_utf8_lossy(&it).contains(&mark))
+        })
+    };
+    let until = tokio::time::Instant::now() + Duration::from_secs(10);
+    let found = loop {
+        match ours() {
+            Some(pid) => break Some(pid),
+            None if tokio::time::Instant::now() > until => break None,
+            None => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    };
+    let Some(pid) = found else {
+        eprintln!("skipped: this machine allows no other root directory");
+        return;
+    };
+    let layout = pretender.layout.clone();
+    let ended = tokio::task::spawn_blocking(move || end_leftovers(&layout)).await.unwrap();
+    assert_eq!(ended, 0);
+    assert!(is_alive(&pid));
+    drop(running);
 }
 
 #[tokio::test]

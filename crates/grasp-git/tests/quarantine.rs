@@ -6,12 +6,12 @@ mod rig;
 
 use grasp_core::{EventId, Oid};
 use grasp_git::{
-    GitLimits, ObjectKind, Objects, PackLimits, Protocol, Quarantine, ReceiveError, Received,
-    RefTable, land,
+    DiskReserve, GitLimits, ObjectKind, Objects, PackLimits, Protocol, Quarantine, ReceiveError,
+    Received, RefTable, land,
 };
 use packs::{BLOB, COMMIT, EMPTY_TREE, Pack, TREE, commit, delta, oid_of, snapshot};
 use real_git::gits;
-use rig::{Author, MIB, Rig, fsck, noise, repo};
+use rig::{Author, MIB, Rig, free_of, fsck, noise, repo};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -245,7 +245,7 @@ async fn a_quarantine_can_be_served_by_itself() {
         let pending = rig.receive(&repo("acme"), &pack).await.unwrap();
         let new = oid_of("commit", &change);
         let mut refs = RefTable::default();
-        let entry = Objects::open(pending.quarantine.path()).unwrap().entry(&new).unwrap();
+        let entry = Objects::open(pending.quarantine.path()).unwrap().peel(&new).unwrap();
         refs.proposals.insert(EventId::from_bytes([5; 32]), entry);
         refs.write(pending.quarantine.path()).unwrap();
         let mut running = rig.git.upload_pack(pending.quarantine.path(), Protocol::V2).unwrap();
@@ -399,5 +399,44 @@ impl tokio::io::AsyncRead for Broken {
         _: &mut tokio::io::ReadBuf<'_>,
     ) -> std::task::Poll<std::io::Result<()>> {
         std::task::Poll::Ready(Err(std::io::ErrorKind::ConnectionReset.into()))
+    }
+}
+
+#[tokio::test]
+async fn a_pack_that_would_reach_into_the_disk_reserve_is_ended_while_it_streams() {
+    for real in gits() {
+        let (mut rig, author) = (Rig::new(&real).await, Author::new(&real));
+        let disk = DiskReserve::measured_by(free_of::<10>, rig.layout.root(), 5 * MIB);
+        rig.git = rig.git.with_disk_reserve(disk.clone());
+        let small = author.commit(&[("small", &noise(1, 1 << 20))], &[]);
+        rig.receive(&repo("acme"), &author.pack(&[&small], &[])).await.unwrap();
+        // What others may still write is not there for this one.
+        let others = disk.try_reserve(3 * MIB).unwrap();
+        let large = author.commit(&[("large", &noise(2, 3 << 20))], &[]);
+        let pack = author.pack(&[&large], &[]);
+        refused(&rig, &pack, "MiB free on this server's disk, 5 MiB kept in reserve").await;
+        drop(others);
+        rig.receive(&repo("acme"), &pack).await.unwrap();
+        let all = || async { disk.try_reserve(4 * MIB).is_ok() };
+        grasp_testkit::until("everything is given back", all).await;
+    }
+}
+
+#[tokio::test]
+async fn a_thin_pack_that_grows_into_the_disk_reserve_is_ended() {
+    for real in gits() {
+        let (mut rig, author) = (Rig::new(&real).await, Author::new(&real));
+        let old = noise(3, 12 << 20);
+        let first = author.commit(&[("large", &old)], &[]);
+        rig.push(&repo("acme"), &author.pack(&[&first], &[]), &first).await;
+        let tip = author.commit(&[("large", &[&old[..], b"and a line"].concat())], &[&first]);
+        let pack = author.pack(&[&tip], &[&first]);
+        assert!(pack.len() < 1 << 20, "a small delta: {}", pack.len());
+        let unlimited = rig.git.clone();
+        let disk = DiskReserve::measured_by(free_of::<118>, rig.layout.root(), 100 * MIB);
+        rig.git = rig.git.with_disk_reserve(disk.clone());
+        refused(&rig, &pack, "kept in reserve").await;
+        rig.git = unlimited;
+        rig.receive(&repo("acme"), &pack).await.unwrap();
     }
 }

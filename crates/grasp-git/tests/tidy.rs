@@ -82,6 +82,7 @@ async fn maintenance_that_was_ended_is_taken_up_again() {
             "pack/.tmp-123-pack-0123.pack",
             "pack/tmp_pack_x1y2z3",
             "info/commit-graphs/commit-graph-chain.lock",
+            "info/commit-graphs/tmp_graph_x1y2z3",
         ];
         for name in left {
             std::fs::write(objects.join(name), "half").unwrap();

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One customer of the network: an IPv4 address, or the /64 an IPv6 customer usually gets.
+/// One customer of the network: an IPv4 address (also one inside a 6to4 address), or the /64 an IPv6 customer usually gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IpKey {
     V4(Ipv4Addr),
@@ -17,6 +17,31 @@ pub enum IpKey {
 }
 
 impl IpKey {
+    /// What one customer may have at most: an IPv4 address, or an IPv6 network of 56 bits.
+    pub fn customer(self) -> String {
+        match self.customer_key() {
+            Self::V4(ip) => ip.to_string(),
+            Self::V6([a, b, c, d]) => format!("{}/56", Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0)),
+        }
+    }
+
+    /// The same for all addresses of one customer.
+    #[must_use]
+    pub fn customer_key(self) -> Self {
+        match self {
+            Self::V4(_) => self,
+            Self::V6([a, b, c, d]) => Self::V6([a, b, c, d & 0xff00]),
+        }
+    }
+
+    /// What one site may have: an IPv6 network of 48 bits.
+    pub fn site(self) -> Option<String> {
+        match self {
+            Self::V4(_) => None,
+            Self::V6([a, b, c, _]) => Some(format!("{}/48", Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0))),
+        }
+    }
+
     fn is_loopback(self) -> bool {
         match self {
             Self::V4(ip) => ip.is_loopback(),
@@ -30,9 +55,16 @@ impl From<IpAddr> for IpKey {
     fn from(ip: IpAddr) -> Self {
         match ip.to_canonical() {
             IpAddr::V4(ip) => Self::V4(ip),
-            IpAddr::V6(ip) => Self::V6(network(ip)),
+            IpAddr::V6(ip) => sixtofour(ip).map_or_else(|| Self::V6(network(ip)), Self::V4),
         }
     }
+}
+
+/// The IPv4 address that a 6to4 network (`2002::/16`) belongs to: its owner has all 65,536 of its /64.
+/// A loopback address in there is a forgery and gets no exemption.
+fn sixtofour(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+    let [0x20, 0x02, a, b, c, d, ..] = ip.octets() else { return None };
+    Some(Ipv4Addr::new(a, b, c, d)).filter(|ip| !ip.is_loopback())
 }
 
 fn network(ip: Ipv6Addr) -> [u16; 4] {
@@ -105,6 +137,7 @@ struct Use {
     new_repositories: TokenBucket,
     held: TokenBucket,
     uploads: TokenBucket,
+    git_requests: TokenBucket,
 }
 
 /// Connected addresses at one moment.
@@ -187,6 +220,14 @@ impl Budgets {
         take(&mut used.uploads, "unpublished pull requests", rate, now)
     }
 
+    /// For a request of git's smart HTTP. A whole minute's worth may come at once, so a client that
+    /// counts requests in any minute is never refused.
+    pub fn take_git_request(&mut self, ip: IpKey, now: Time) -> Result<(), Refused> {
+        let rate = self.limits.git_requests_per_ip;
+        let Some(used) = self.entry(ip)? else { return Ok(()) };
+        take(&mut used.git_requests, "git requests", rate, now)
+    }
+
     pub fn retain(&mut self, ip: IpKey, bytes: usize) -> Result<(), Refused> {
         let max = self.limits.retained_filter_bytes_per_ip_max;
         let Some(used) = self.entry(ip)? else { return Ok(()) };
@@ -241,6 +282,16 @@ impl Budgets {
     }
 }
 
+impl Refused {
+    /// In how many whole seconds it is worth trying again.
+    pub fn retry_after_secs(&self) -> Option<u64> {
+        match self {
+            Self::TooFast { wait, .. } => Some(wait.as_secs().saturating_add(1)),
+            _ => None,
+        }
+    }
+}
+
 impl Use {
     fn is_idle(&mut self, limits: &Limits, now: Time) -> bool {
         self.connections == 0
@@ -250,6 +301,7 @@ impl Use {
             && self.new_repositories.is_full(&limits.new_repositories_per_ip, now)
             && self.held.is_full(&limits.held_per_ip, now)
             && self.uploads.is_full(&limits.uploads_per_ip, now)
+            && self.git_requests.is_full(&limits.git_requests_per_ip, now)
     }
 }
 
@@ -304,6 +356,23 @@ mod tests {
         assert_ne!(key("203.0.113.7"), key("203.0.113.8"));
         assert_eq!(key("2001:db8:1:2::1"), key("2001:db8:1:2:ffff::9"));
         assert_ne!(key("2001:db8:1:2::1"), key("2001:db8:1:3::1"));
+    }
+
+    #[test]
+    fn addresses_of_one_customer_and_of_one_site_have_one_name() {
+        assert_eq!(key("203.0.113.7").customer(), "203.0.113.7");
+        assert_eq!(key("203.0.113.7").site(), None);
+        assert_eq!(key("2001:db8:1:1234::1").customer(), "2001:db8:1:1200::/56");
+        assert_eq!(key("2001:db8:1:12ff::9").customer(), "2001:db8:1:1200::/56");
+        assert_eq!(key("2001:db8:1:1234::1").site().as_deref(), Some("2001:db8:1::/48"));
+    }
+
+    #[test]
+    fn a_6to4_address_counts_as_the_ipv4_address_in_it() {
+        assert_eq!(key("2002:cb00:7107::1"), key("203.0.113.7"));
+        assert_eq!(key("2002:cb00:7107:ffff::9"), key("203.0.113.7"));
+        assert_ne!(key("2002:cb00:7108::1"), key("203.0.113.7"));
+        assert!(!key("2002:7f00:1::1").is_loopback(), "no exemption can be forged");
     }
 
     #[test]

@@ -2,9 +2,12 @@
 //! Strict about what is acted on, deaf to what is not; foreign text is cut before it is kept.
 //! Invariant: a subscription's name and a challenge are exactly what was sent, or nothing.
 
+mod eose_hint;
+
 use crate::SubId;
 use crate::message::{excerpt, next, next_hex, next_sub};
 use crate::reply::Hint;
+use eose_hint::EoseHint;
 use grasp_core::id::hex_push;
 use grasp_core::json::push_string;
 use grasp_core::{Event, EventId, Filter};
@@ -41,6 +44,8 @@ pub enum RelayMessage {
     NegErr {
         sub: SubId,
         text: String,
+        /// How many events the relay compares at once, if it says so.
+        limit: Option<u64>,
     },
     /// A count nobody asked for, or a word from another protocol.
     Other,
@@ -183,7 +188,11 @@ impl<'de> Visitor<'de> for Envelope {
             },
             Verb::Auth => RelayMessage::Auth(next::<_, Challenge>(seq, "a challenge")?.0),
             Verb::NegMsg => RelayMessage::NegMsg { sub: next_sub(seq)?, message: next_hex(seq)? },
-            Verb::NegErr => RelayMessage::NegErr { sub: next_sub(seq)?, text: next_text(seq)? },
+            Verb::NegErr => RelayMessage::NegErr {
+                sub: next_sub(seq)?,
+                text: next_text(seq)?,
+                limit: next_number(seq)?,
+            },
             Verb::Other => RelayMessage::Other,
         };
         // Relays add elements of their own; what was understood stays understood.
@@ -197,12 +206,15 @@ fn next_text<'de, A: SeqAccess<'de>>(seq: &mut A) -> Result<String, A::Error> {
     Ok(seq.next_element::<Cut>()?.map(|cut| cut.0).unwrap_or_default())
 }
 
+/// The number in this place. Any other value counts as no number.
+fn next_number<'de, A: SeqAccess<'de>>(seq: &mut A) -> Result<Option<u64>, A::Error> {
+    let value = seq.next_element::<serde_json::Value>()?;
+    let as_text = |text: &str| text.parse().ok();
+    Ok(value.and_then(|it| it.as_u64().or_else(|| it.as_str().and_then(as_text))))
+}
+
 fn next_hint<'de, A: SeqAccess<'de>>(seq: &mut A) -> Result<Option<Hint>, A::Error> {
-    Ok(seq.next_element::<Cut>()?.and_then(|word| match word.0.as_str() {
-        "finish" => Some(Hint::Finish),
-        "more" => Some(Hint::More),
-        _ => None,
-    }))
+    Ok(seq.next_element::<EoseHint>()?.and_then(|found| found.0))
 }
 
 struct Challenge(String);

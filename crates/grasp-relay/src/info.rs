@@ -41,6 +41,7 @@ pub fn document(info: &Info, limits: &Limits) -> String {
         icon: info.icon.as_deref(),
         instance: info.instance.as_deref(),
         limitation: Limitation::of(limits),
+        git_limits: GitRates { requests_per_minute: limits.git_requests_per_ip.tokens },
         grasp: Further::of(limits),
     };
     // Strings, numbers and lists always serialise.
@@ -66,6 +67,7 @@ struct Document<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     instance: Option<&'a str>,
     limitation: Limitation,
+    git_limits: GitRates,
     grasp: Further,
 }
 
@@ -101,6 +103,12 @@ impl Limitation {
             restricted_writes: true,
         }
     }
+}
+
+/// What one address may ask the git side for; mirrors go by this (S-56).
+#[derive(Serialize)]
+struct GitRates {
+    requests_per_minute: u32,
 }
 
 /// The limits NIP-11 has no field for.
@@ -213,5 +221,6 @@ mod tests {
         assert_eq!(it["grasp"]["max_filters_per_req"], 3);
         let events = json!({"count": 1_200, "seconds": 60, "burst": 2_400});
         assert_eq!(it["grasp"]["events_per_ip"], events);
+        assert_eq!(it["git_limits"], json!({"requests_per_minute": 3_000}));
     }
 }

@@ -36,6 +36,8 @@ pub struct Limits {
     pub new_repositories_per_ip: Rate,
     pub held_per_ip: Rate,
     pub uploads_per_ip: Rate,
+    /// Requests of git's smart HTTP.
+    pub git_requests_per_ip: Rate,
 }
 
 impl Default for Limits {
@@ -66,6 +68,7 @@ impl Default for Limits {
             new_repositories_per_ip: Rate::per_day(100),
             held_per_ip: Rate::per_hour(200),
             uploads_per_ip: Rate::per_hour(20),
+            git_requests_per_ip: Rate::per_minute(3_000, 3_000),
         }
     }
 }

@@ -15,6 +15,19 @@ pub enum Hint {
     More,
 }
 
+impl Hint {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Finish => "finish",
+            Self::More => "more",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Finish, Self::More].into_iter().find(|hint| hint.as_str() == word)
+    }
+}
+
 pub fn ok(id: &EventId, accepted: bool, message: &str) -> String {
     let mut out = String::with_capacity(90 + message.len());
     out.push_str("[\"OK\",\"");
@@ -39,20 +52,25 @@ pub fn event(sub: &SubId, json: &[u8]) -> String {
     out
 }
 
+/// The hint goes as an array of one word.
 pub fn eose(sub: &SubId, hint: Option<Hint>) -> String {
-    let hint = hint.map(|hint| match hint {
-        Hint::Finish => "finish",
-        Hint::More => "more",
-    });
-    about(sub, "EOSE", hint)
+    let mut out = String::with_capacity(sub.as_str().len() + 24);
+    open(&mut out, "EOSE", sub);
+    if let Some(hint) = hint {
+        out.push_str(",[");
+        push_string(&mut out, hint.as_str());
+        out.push(']');
+    }
+    out.push(']');
+    out
 }
 
 pub fn closed(sub: &SubId, message: &str) -> String {
-    about(sub, "CLOSED", Some(message))
+    about(sub, "CLOSED", message)
 }
 
 pub fn neg_err(sub: &SubId, message: &str) -> String {
-    about(sub, "NEG-ERR", Some(message))
+    about(sub, "NEG-ERR", message)
 }
 
 pub fn neg_msg(sub: &SubId, message: &[u8]) -> String {
@@ -92,13 +110,11 @@ fn plain(verb: &str, text: &str) -> String {
     out
 }
 
-fn about(sub: &SubId, verb: &str, text: Option<&str>) -> String {
-    let mut out = String::with_capacity(sub.as_str().len() + text.map_or(0, str::len) + 20);
+fn about(sub: &SubId, verb: &str, text: &str) -> String {
+    let mut out = String::with_capacity(sub.as_str().len() + text.len() + 20);
     open(&mut out, verb, sub);
-    if let Some(text) = text {
-        out.push(',');
-        push_string(&mut out, text);
-    }
+    out.push(',');
+    push_string(&mut out, text);
     out.push(']');
     out
 }
@@ -126,8 +142,8 @@ mod tests {
             (ok(&id, false, "a \"b\""), json!(["OK", "ab".repeat(32), false, "a \"b\""])),
             (event(&sub, stored), json!(["EVENT", name, {"id": "x"}])),
             (eose(&sub, None), json!(["EOSE", name])),
-            (eose(&sub, Some(Hint::Finish)), json!(["EOSE", name, "finish"])),
-            (eose(&sub, Some(Hint::More)), json!(["EOSE", name, "more"])),
+            (eose(&sub, Some(Hint::Finish)), json!(["EOSE", name, ["finish"]])),
+            (eose(&sub, Some(Hint::More)), json!(["EOSE", name, ["more"]])),
             (closed(&sub, "error: x"), json!(["CLOSED", name, "error: x"])),
             (neg_err(&sub, "closed: x"), json!(["NEG-ERR", name, "closed: x"])),
             (neg_msg(&sub, &[0x61, 0xff]), json!(["NEG-MSG", name, "61ff"])),

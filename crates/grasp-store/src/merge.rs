@@ -122,7 +122,7 @@ impl Opener<'_> {
             Plan::Time => self.open_list(index, filter, &List::time()),
             Plan::Kinds => self.open_lists(index, filter, kinds.iter().map(|k| List::kind(*k))),
             Plan::Tag(letter) => {
-                let values = filter.tags.get(&letter).map(Vec::as_slice).unwrap_or_default();
+                let values = filter.tags.get(&letter).map(|list| &**list).unwrap_or_default();
                 let lists = values.iter().map(|v| List::term(&Term::tag(letter, v)));
                 self.open_lists(index, filter, lists)
             }

@@ -34,6 +34,14 @@ pub enum Shelf {
     Relays = 11,
     /// event id -> since when its objects are only wanted
     Wanted = 12,
+    /// event id -> where it is counted while it waits, and the counters
+    HeldRooms = 13,
+    /// repository + pull request -> who brought it, if it may have a ref there; and the counters
+    Claims = 14,
+    /// what the wall clock last said
+    Clock = 15,
+    /// repository -> how far a fetch in steps has come
+    FetchSteps = 16,
 }
 
 /// A key, without its shelf, and a value.

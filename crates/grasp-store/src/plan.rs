@@ -35,8 +35,8 @@ impl Plan {
             let rarest = tags.min_by_key(|(_, values)| values.len());
             rarest.map(|(letter, values)| (Plan::Tag(*letter), values.len()))
         };
-        let authors = filter.authors.as_ref().map(Vec::len);
-        let kinds = filter.kinds.as_ref().map(Vec::len);
+        let authors = filter.authors.as_ref().map(|list| list.len());
+        let kinds = filter.kinds.as_ref().map(|list| list.len());
         let both = authors.zip(kinds).map(|(a, k)| (Plan::AuthorKinds, a.saturating_mul(k)));
         let narrowest_first = [
             rarest(false),

@@ -211,8 +211,7 @@ impl<'t> Candidate<'t> {
         let created_at = self.position.created_at();
         let in_window = filter.since.is_none_or(|since| created_at >= since)
             && filter.until.is_none_or(|until| created_at <= until);
-        let kind_fits =
-            filter.kinds.as_ref().is_none_or(|k| k.binary_search(&self.entry.kind).is_ok());
+        let kind_fits = filter.kinds.as_ref().is_none_or(|k| k.has(&self.entry.kind));
         if !in_window || !kind_fits {
             return Ok(false);
         }
@@ -222,7 +221,7 @@ impl<'t> Candidate<'t> {
         let by_author = matches!(plan, Plan::AuthorKinds | Plan::Authors);
         if let Some(authors) = filter.authors.as_ref().filter(|_| !by_author) {
             budget.steps = budget.steps.saturating_sub(1);
-            if authors.binary_search(&self.record()?.pubkey()).is_err() {
+            if !authors.has(&self.record()?.pubkey()) {
                 return Ok(false);
             }
         }

@@ -1,7 +1,9 @@
 //! Filters that would need a million index lists are answered from a coarser plan, and rightly.
 
 use bytes::Bytes;
-use grasp_core::{Event, EventId, Filter, Kind, PubKey, Time, Timestamp, VerifiedEvent};
+use grasp_core::{
+    Event, EventId, Filter, Kind, PubKey, SortedList, Time, Timestamp, VerifiedEvent,
+};
 use grasp_store::{
     Budget, Cursor, EventStore, LmdbStore, Options, Progress, Provenance, Space, Want, in_memory,
 };
@@ -55,12 +57,12 @@ fn expected(events: &[VerifiedEvent], filter: &Filter) -> Vec<EventId> {
 fn authors_times_kinds_beyond_all_bounds_cost_no_more_than_a_scan() {
     let mut random = Random::seeded(7);
     let (store, events) = filled(&mut random);
-    let many_kinds: Vec<Kind> = (100..60_000).map(Kind).collect();
-    let few_authors: Vec<PubKey> = (0..7).map(|n| PubKey::from_bytes([n; 32])).collect();
+    let many_kinds: SortedList<Kind> = (100..60_000).map(Kind).collect();
+    let few_authors: SortedList<PubKey> = (0..7).map(|n| PubKey::from_bytes([n; 32])).collect();
     let mut many_authors: Vec<PubKey> =
         (0..30_000).map(|_| PubKey::from_bytes(random.bytes32())).collect();
     many_authors.extend(few_authors.iter().copied());
-    many_authors.sort();
+    let many_authors = SortedList::from(many_authors);
     for (authors, kinds) in [
         (Some(few_authors.clone()), Some(many_kinds.clone())),
         (Some(many_authors.clone()), Some(many_kinds.clone())),

@@ -3,6 +3,7 @@
 //! comes from whoever plays it, seeded.
 
 use crate::Random;
+use grasp_core::EventId;
 use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +60,8 @@ pub enum Negentropy {
     Speaks,
     /// NEG-OPEN is answered by NOTICE `unknown envelope label`.
     Notice,
+    /// By NOTICE with these words.
+    NoticeWith(&'static str),
     /// By NEG-ERR.
     Error,
     /// By nothing at all.
@@ -70,6 +73,10 @@ pub enum Negentropy {
     /// Hides some of what it has.
     Hides {
         one_in: u64,
+    },
+    /// Compares so many events at once; more are refused by NEG-ERR.
+    Limited {
+        events: u32,
     },
     /// One more round, always.
     Endless,
@@ -165,6 +172,7 @@ pub const REFUSALS: [(&str, &[&str]); 7] = [
 ];
 
 pub const NOTICE_NO_NEGENTROPY: &str = "ERROR: bad msg: unknown envelope label NEG-OPEN";
+pub const NEG_ERR_TOO_MANY: &str = "blocked: too many query results";
 pub const NOTICE_RATE: &str = "rate limited: too many queries, slow down";
 pub const CLOSED_RATE: &str = "rate-limited: too many queries";
 pub const CLOSED_FILTERS: &str = "ERROR: bad req: invalid number of filters";
@@ -206,6 +214,20 @@ impl Limits {
     /// A common relay.
     pub const fn common() -> Self {
         Self { subscriptions_max: 200, filters_per_req_max: 20, page_max: 500, ..Self::strict() }
+    }
+}
+
+impl Negentropy {
+    /// Does it answer NEG-OPEN as NIP-77 says?
+    pub fn is_spoken(self) -> bool {
+        !matches!(self, Self::Notice | Self::NoticeWith(_) | Self::Error | Self::Silence)
+    }
+
+    /// Does it keep this event from comparisons? By id, so that what is hidden stays hidden.
+    pub fn hides(self, id: &EventId) -> bool {
+        let Self::Hides { one_in } = self else { return false };
+        let end = id.as_bytes().last_chunk::<8>().copied().unwrap_or_default();
+        u64::from_be_bytes(end).is_multiple_of(one_in.max(1))
     }
 }
 
@@ -276,6 +298,7 @@ impl Behaviour {
             negentropy("nip77 claims", Negentropy::Claims { ids: 400 }),
             negentropy("nip77 hides", Negentropy::Hides { one_in: 3 }),
             negentropy("nip77 endless", Negentropy::Endless),
+            negentropy("nip77 limited", Negentropy::Limited { events: 40 }),
             door("flapping", Door::Flapping { after: Duration::from_secs(3) }),
             door("black hole", Door::BlackHole),
             door("refuses", Door::Refuses),
@@ -307,7 +330,12 @@ impl Behaviour {
     pub fn keeps_its_word(&self) -> bool {
         let speaks = matches!(
             self.negentropy,
-            Negentropy::Speaks | Negentropy::Notice | Negentropy::Error | Negentropy::Silence
+            Negentropy::Speaks
+                | Negentropy::Limited { .. }
+                | Negentropy::Notice
+                | Negentropy::NoticeWith(_)
+                | Negentropy::Error
+                | Negentropy::Silence
         );
         let answers = matches!(self.answers, Answers::Honest | Answers::SlowDrip { .. });
         let allows = match self.refuses {

@@ -45,7 +45,7 @@ async fn an_honest_one_tells_the_past_in_order_and_then_what_is_new() {
     expected.sort_by_key(|event| (std::cmp::Reverse(event.created_at), event.id));
     let ids = |events: &[&VerifiedEvent]| events.iter().map(|it| it.id).collect::<Vec<_>>();
     assert_eq!(told.iter().map(|it| it.id).collect::<Vec<_>>(), ids(&expected[..4]));
-    assert_eq!(heard[4], json!(["EOSE", "all", "more"]));
+    assert_eq!(heard[4], json!(["EOSE", "all", ["more"]]));
 
     let fresh = acme().issue(&Author::number(2), THEN + 100, "fresh");
     let mut other = Client::connect(relay.url()).await;

@@ -56,7 +56,8 @@ impl Activities {
         self.signals.subscribe()
     }
 
-    pub fn note(&self, activity: Activity) {
+    /// What happened before is not told twice: it comes first again, and how often is counted.
+    pub fn note(&self, mut activity: Activity) {
         self.touch(HOME);
         if activity.kind == "relay" {
             self.touch(RELAYS);
@@ -64,8 +65,12 @@ impl Activities {
         if let Some(repository) = &activity.repository {
             self.touch(&format!("repo:{repository}"));
         }
-        let activity = Arc::new(activity);
         let mut latest = self.latest.lock();
+        let before = latest.iter().position(|it| is_same(it, &activity));
+        if let Some(before) = before.and_then(|at| latest.remove(at)) {
+            activity.count = activity.count.saturating_add(before.count);
+        }
+        let activity = Arc::new(activity);
         latest.push_front(Arc::clone(&activity));
         latest.truncate(LATEST_MAX);
         // Nobody may be listening.
@@ -90,6 +95,10 @@ impl Activities {
     }
 }
 
+fn is_same(one: &Activity, other: &Activity) -> bool {
+    (&one.kind, &one.text, &one.repository) == (&other.kind, &other.text, &other.repository)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,7 +106,23 @@ mod tests {
 
     fn happened(number: u64) -> Activity {
         let (at, text) = (Time(number), format!("number {number}"));
-        Activity { at, kind: "event".into(), text, repository: Some("npub1x/acme".into()) }
+        let repository = Some("npub1x/acme".into());
+        Activity { at, kind: "event".into(), text, repository, name: None, count: 1 }
+    }
+
+    #[test]
+    fn what_happens_again_is_counted_and_comes_first() {
+        let activities = Activities::default();
+        let issue = |at: u64| Activity { at: Time(at), text: "an issue".into(), ..happened(0) };
+        (1..=11).for_each(|at| activities.note(issue(at)));
+        activities.note(happened(12));
+        activities.note(Activity { repository: Some("npub1y/other".into()), ..issue(13) });
+        let mut ear = activities.listen();
+        activities.note(issue(14));
+        let latest = activities.latest();
+        let told: Vec<(u64, u64)> = latest.iter().map(|it| (it.at.0, it.count)).collect();
+        assert_eq!(told, [(14, 12), (13, 1), (12, 1)]);
+        assert!(matches!(ear.try_recv(), Ok(Signal::Happened(it)) if it.count == 12));
     }
 
     #[test]

@@ -6,9 +6,11 @@ use crate::http::accept;
 use crate::http::respond::{self, Answer, busy};
 use crate::node::Node;
 use crate::report;
+use crate::report::when::clock;
 use crate::sync::Watch;
 use axum::body::{Body, to_bytes};
-use grasp_core::{RelayUrl, RepoId};
+use grasp_core::{RelayUrl, RepoId, Time};
+use grasp_engine::{RelayView, Wait};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Method, Request, StatusCode, Uri};
@@ -30,6 +32,8 @@ use tokio::time::timeout;
 pub const SOCKET: &str = "control.sock";
 /// Where a comparison with others is asked for.
 pub const SYNC: &str = "/control/v1/sync";
+/// Where it is asked how far that comparison is; the request is the same.
+pub const SYNC_PROGRESS: &str = "/control/v1/sync/progress";
 /// A private room in which the socket is made, and its name there.
 const ROOM: &str = "control.new";
 const IN_ROOM: &str = "control.new/s";
@@ -59,6 +63,63 @@ pub struct SyncRequest {
 pub struct SyncStarted {
     /// How many relays are asked.
     pub relays: usize,
+}
+
+/// How far a comparison is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SyncProgress {
+    pub relays: usize,
+    /// Relays that were asked for everything and compared.
+    pub done: usize,
+    /// Relays that could not be compared now, each with the reason.
+    pub failed: Vec<RelayNote>,
+    /// Relays with which it goes on.
+    pub under_way: Vec<RelayNote>,
+}
+
+/// A relay and a word about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RelayNote {
+    pub relay: String,
+    pub why: String,
+}
+
+impl SyncProgress {
+    /// Of these relays. Pure.
+    fn of(views: &[RelayView], now: Time) -> Self {
+        let mut it = Self { relays: views.len(), ..Self::default() };
+        for view in views {
+            let note = |why: String| RelayNote { relay: view.relay.to_string(), why };
+            let later = |words: &str, until: Time| note(format!("{words} {}", clock(until, now)));
+            match view.waits {
+                Some(Wait::Ourselves) => it.done += 1,
+                Some(Wait::NotFollowed { .. }) => it.failed.push(note("is not followed".into())),
+                None if view.settled && view.no_room => {
+                    it.failed.push(note("has events for which this server has no room now".into()));
+                }
+                None if view.settled => it.done += 1,
+                None if !view.connected => it.under_way.push(note("is being dialled".into())),
+                None => {
+                    let left = view.missing + view.pending;
+                    it.under_way.push(note(format!("{left} questions are left, or a comparison")));
+                }
+                Some(Wait::Place) => it.under_way.push(note("waits for a free link".into())),
+                Some(Wait::Retry { until }) => {
+                    it.failed.push(later("cannot be reached; tried again at", until));
+                }
+                Some(Wait::Cooldown { until }) => {
+                    it.failed.push(later("asked this server to slow down until", until));
+                }
+                Some(Wait::Pause { until }) => {
+                    it.failed.push(later("refuses the questions of this server until", until));
+                }
+                Some(Wait::Unanswered { until }) => {
+                    it.failed.push(later("left questions unanswered; asked again at", until));
+                }
+            }
+        }
+        it
+    }
 }
 
 /// The open door; the socket goes with it.
@@ -168,7 +229,7 @@ async fn attend(stream: UnixStream, node: Arc<Node>) {
 
 async fn answer(node: &Arc<Node>, request: Request<Incoming>) -> Answer {
     match (request.method(), request.uri().path()) {
-        (&Method::POST, SYNC) => sync_now(node, request).await,
+        (&Method::POST, SYNC | SYNC_PROGRESS) => sync_now(node, request).await,
         (&Method::GET, _) => match below_base(request, node.service.base_path()) {
             Some(request) => accept::for_operator(node, request).await,
             None => respond::line(StatusCode::BAD_REQUEST, "this is not a path"),
@@ -186,13 +247,15 @@ fn below_base(mut request: Request<Incoming>, base_path: &str) -> Option<Request
 }
 
 async fn sync_now(node: &Arc<Node>, request: Request<Incoming>) -> Answer {
+    let is_order = request.uri().path() == SYNC;
     let body = to_bytes(Body::new(request.into_body()), BODY_BYTES_MAX);
     let Ok(Ok(body)) = timeout(BODY_TIME_MAX, body).await else {
         return respond::line(StatusCode::BAD_REQUEST, "the request could not be read");
     };
     let what = serde_json::from_slice::<SyncRequest>(&body).map_err(|error| error.to_string());
     match what.and_then(|what| Occasion::parse(&what)) {
-        Ok(occasion) => refreshed(node, &occasion).await,
+        Ok(occasion) if is_order => refreshed(node, &occasion).await,
+        Ok(occasion) => progressed(node, &occasion).await,
         Err(why) => respond::line(StatusCode::BAD_REQUEST, &why),
     }
 }
@@ -220,12 +283,9 @@ impl Occasion {
 }
 
 async fn refreshed(node: &Arc<Node>, occasion: &Occasion) -> Answer {
-    let Some(watch) = node.sync.get() else {
-        return busy("this server does not sync with others; set NGIT_SYNC_ENABLED=true");
-    };
-    let relays = match asked(node, watch, occasion).await {
-        Ok(relays) => relays,
-        Err(why) => return respond::line(StatusCode::UNPROCESSABLE_ENTITY, why),
+    let (watch, relays) = match concerned(node, occasion).await {
+        Ok(found) => found,
+        Err(refusal) => return *refusal,
     };
     let (relay, repo) = match occasion.clone() {
         Occasion::Everything => (None, None),
@@ -233,33 +293,56 @@ async fn refreshed(node: &Arc<Node>, occasion: &Occasion) -> Answer {
         Occasion::Repository(repo) => (None, Some(repo)),
     };
     watch.refresh(relay, repo).await;
-    // A number always serialises.
-    let json = serde_json::to_string(&SyncStarted { relays }).unwrap_or_default();
+    json(&SyncStarted { relays: relays.len() })
+}
+
+async fn progressed(node: &Arc<Node>, occasion: &Occasion) -> Answer {
+    match concerned(node, occasion).await {
+        Ok((_, relays)) => json(&SyncProgress::of(&relays, node.clock.wall())),
+        Err(refusal) => *refusal,
+    }
+}
+
+fn json(shape: &impl Serialize) -> Answer {
+    // Numbers and text always serialise.
+    let json = serde_json::to_string(shape).unwrap_or_default();
     respond::text(StatusCode::OK, "application/json", json)
 }
 
-/// How many relays that concerns.
-async fn asked(
-    node: &Arc<Node>,
-    watch: &Watch,
+/// The relays that it is about, as they are now.
+async fn concerned<'a>(
+    node: &'a Arc<Node>,
     occasion: &Occasion,
-) -> Result<usize, &'static str> {
-    match occasion {
-        Occasion::Repository(repo) => {
-            let report = report::repo(node, repo).await.ok_or("the server is stopping")?;
-            let report = report.ok_or("there is no such repository here")?;
-            Ok(report.mirrors.iter().filter(|mirror| mirror.relay.is_some()).count())
-        }
-        Occasion::Everything => {
-            let (_, relays) = watch.relays().await.ok_or("the server is stopping")?;
-            Ok(relays.len())
-        }
-        Occasion::Relay(relay) => {
-            let (_, relays) = watch.relays().await.ok_or("the server is stopping")?;
-            let is_followed = relays.iter().any(|view| view.relay == *relay);
-            is_followed.then_some(1).ok_or("this relay is not followed; see `graspd relays`")
-        }
+) -> Result<(&'a Watch, Vec<RelayView>), Box<Answer>> {
+    let refused = |why| Box::new(respond::line(StatusCode::UNPROCESSABLE_ENTITY, why));
+    let Some(watch) = node.sync.get() else {
+        let why = "this server does not sync with others; set NGIT_SYNC_ENABLED=true";
+        return Err(Box::new(busy(why)));
+    };
+    let named = match occasion {
+        Occasion::Repository(repo) => Some(relays_of(node, repo).await.map_err(refused)?),
+        Occasion::Everything | Occasion::Relay(_) => None,
+    };
+    let stopping = "the server is stopping";
+    let (_, mut relays) = watch.relays().await.ok_or_else(|| refused(stopping))?;
+    // Other addresses of the same host are asked in their place.
+    relays.retain(|view| !matches!(view.waits, Some(Wait::NotFollowed { .. })));
+    relays.retain(|view| match (occasion, &named) {
+        (Occasion::Relay(relay), _) => view.relay == *relay,
+        (_, Some(named)) => named.contains(&view.relay),
+        (_, None) => true,
+    });
+    if matches!(occasion, Occasion::Relay(_)) && relays.is_empty() {
+        return Err(refused("this relay is not followed; see `graspd relays`"));
     }
+    Ok((watch, relays))
+}
+
+async fn relays_of(node: &Arc<Node>, repo: &RepoId) -> Result<Vec<RelayUrl>, &'static str> {
+    let report = report::repo(node, repo).await.ok_or("the server is stopping")?;
+    let report = report.ok_or("there is no such repository here")?;
+    let relays = report.mirrors.iter().filter_map(|mirror| mirror.relay.as_ref());
+    Ok(relays.filter_map(|relay| relay.parse().ok()).collect())
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub(crate) const MARKER: &str = "GRASPD_FORMAT";
 pub(crate) const LOCK: &str = "graspd.lock";
@@ -178,7 +179,22 @@ pub(crate) fn stranger_in(path: &Path) -> io::Result<Option<String>> {
     Ok(None)
 }
 
+/// A git process that a killed server was about to start keeps the lock until it has started, so
+/// the lock is tried again this often, with `LOCK_RETRY_GAP` between.
+const LOCK_RETRIES_MAX: u32 = 100;
+const LOCK_RETRY_GAP: Duration = Duration::from_millis(20);
+
 fn lock(path: &Path) -> Result<File> {
+    for _ in 0..LOCK_RETRIES_MAX {
+        if let Ok(lock) = try_lock(path) {
+            return Ok(lock);
+        }
+        std::thread::sleep(LOCK_RETRY_GAP);
+    }
+    try_lock(path)
+}
+
+pub(crate) fn try_lock(path: &Path) -> Result<File> {
     let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK))?;
     if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         bail!(

@@ -1,13 +1,13 @@
 //! Questions to the store, cut into short steps. A step runs on a reader thread with a fresh
 //! snapshot and returns what to send and, perhaps, the errand to go on with; nothing waits inside.
 
+use crate::neg_pool::{NegLease, NegPool, NegSet, NoItems};
 use grasp_core::{EventId, Filter, Timestamp};
 use grasp_relay::neg::{IdSet, NegError};
 use grasp_relay::reply::{self, Hint};
-use grasp_relay::{Limits, Reconciler, SubId};
+use grasp_relay::{IpKey, Limits, Reconciler, SubId};
 use grasp_store::{Budget, Cursor, EventStore, Progress, Space, StoreError, Want};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// One step of a query: about this many index entries or bytes.
@@ -37,15 +37,27 @@ pub enum Purpose {
 enum Task {
     Query { hint: bool },
     Count { found: u64 },
-    NegOpen { items: Vec<(Timestamp, EventId)>, share: Share, message: Vec<u8> },
+    NegOpen(Box<Opening>),
     NegMsg { reconciling: Box<Reconciling>, message: Vec<u8> },
 }
 
-/// A reconciliation between two messages, with its share of the memory all of them may use.
+/// A reconciliation whose events are being read.
+#[derive(Debug)]
+struct Opening {
+    filter: Filter,
+    serial_max: u64,
+    message: Vec<u8>,
+    items: Vec<(Timestamp, EventId)>,
+    lease: NegLease,
+    /// What another session has read already.
+    found: Option<Arc<NegSet>>,
+}
+
+/// A reconciliation between two messages, with the set that it may share with others.
 #[derive(Debug)]
 pub struct Reconciling {
     reconciler: Reconciler,
-    _share: Share,
+    _set: Arc<NegSet>,
 }
 
 /// What came of a step.
@@ -75,8 +87,8 @@ pub enum Then {
 enum Trouble {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("no room for more items")]
-    NoRoom,
+    #[error(transparent)]
+    NoRoom(#[from] NoItems),
 }
 
 /// What all errands share.
@@ -84,40 +96,36 @@ enum Trouble {
 pub struct Desk {
     pub limits: Arc<Limits>,
     pub query_time_max: Duration,
-    pub neg_items: Arc<Pool>,
+    pub neg_items: Arc<NegPool>,
 }
 
-/// Items that all reconciliations together may keep in memory.
+/// A NEG-OPEN, and the address it came from if that has limits.
 #[derive(Debug)]
-pub struct Pool {
-    left: AtomicUsize,
+pub struct NegAsked {
+    pub sub: SubId,
+    pub filter: Filter,
+    pub message: Vec<u8>,
+    pub address: Option<IpKey>,
 }
 
-/// A part of the pool, given back when dropped.
-#[derive(Debug)]
-struct Share {
-    pool: Arc<Pool>,
-    taken: usize,
-}
-
-impl Pool {
-    pub fn of(items: usize) -> Arc<Self> {
-        Arc::new(Self { left: AtomicUsize::new(items) })
+impl Opening {
+    /// All events are read. The client's first message, and the session that answers it.
+    fn open(self, desk: &Desk) -> (Vec<u8>, Result<Reconciling, NegError>) {
+        let Limits { neg_items_max, neg_frame_bytes, neg_rounds_max, .. } = *desk.limits;
+        let Self { filter, serial_max, message, items, lease, found } = self;
+        let set = match found {
+            Some(set) => Ok(set),
+            None => IdSet::collect(items, neg_items_max)
+                .map(|set| desk.neg_items.share(filter, serial_max, set, lease)),
+        };
+        (message, set.and_then(|set| Reconciling::new(set, neg_frame_bytes, neg_rounds_max)))
     }
 }
 
-impl Share {
-    fn grow(&mut self, by: usize) -> bool {
-        let take = |left: usize| left.checked_sub(by);
-        let taken = self.pool.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
-        self.taken += if taken { by } else { 0 };
-        taken
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.pool.left.fetch_add(self.taken, Ordering::Relaxed);
+impl Reconciling {
+    pub fn new(set: Arc<NegSet>, frame_bytes: usize, rounds_max: u32) -> Result<Self, NegError> {
+        let reconciler = Reconciler::new(set.set.clone(), frame_bytes, rounds_max)?;
+        Ok(Self { reconciler, _set: set })
     }
 }
 
@@ -134,16 +142,19 @@ impl Errand {
         Self::walk(sub, unlimited, Want::Positions, Task::Count { found: 0 }, serial_max, now)
     }
 
-    pub fn neg_open(
-        sub: SubId,
-        filter: Filter,
-        message: Vec<u8>,
-        serial_max: u64,
-        now: Timestamp,
-        desk: &Desk,
-    ) -> Self {
-        let share = Share { pool: Arc::clone(&desk.neg_items), taken: 0 };
-        let task = Task::NegOpen { items: Vec::new(), share, message };
+    pub fn neg_open(asked: NegAsked, serial_max: u64, now: Timestamp, desk: &Desk) -> Self {
+        let NegAsked { sub, filter, message, address } = asked;
+        let lease = desk.neg_items.lease(address);
+        let found = desk.neg_items.find(&filter, serial_max);
+        let items = Vec::new();
+        let task = Task::NegOpen(Box::new(Opening {
+            filter: filter.clone(),
+            serial_max,
+            message,
+            items,
+            lease,
+            found,
+        }));
         Self::walk(sub, [filter].into(), Want::Positions, task, serial_max, now)
     }
 
@@ -161,7 +172,8 @@ impl Errand {
         now: Timestamp,
     ) -> Self {
         let message = match &task {
-            Task::NegOpen { message, .. } | Task::NegMsg { message, .. } => message.len(),
+            Task::NegOpen(opening) => opening.message.len(),
+            Task::NegMsg { message, .. } => message.len(),
             Task::Query { .. } | Task::Count { .. } => 0,
         };
         let bytes = filters.iter().map(Filter::retained_bytes).sum::<usize>() + message;
@@ -173,7 +185,7 @@ impl Errand {
         match self.task {
             Task::Query { .. } => Purpose::Query,
             Task::Count { .. } => Purpose::Count,
-            Task::NegOpen { .. } | Task::NegMsg { .. } => Purpose::Reconcile,
+            Task::NegOpen(_) | Task::NegMsg { .. } => Purpose::Reconcile,
         }
     }
 
@@ -185,10 +197,7 @@ impl Errand {
         self.spent += started.elapsed();
         let (purpose, sub) = (self.purpose(), self.sub.clone());
         let then = match progress {
-            Err(Trouble::NoRoom) => {
-                let why = "blocked: too many events are being reconciled; try again in a minute";
-                self.refuse(&mut frames, why)
-            }
+            Err(Trouble::NoRoom(why)) => self.refuse(&mut frames, &format!("blocked: {why}")),
             Err(Trouble::Store(error)) => {
                 tracing::error!(%error, "a query failed");
                 self.refuse(&mut frames, "error: the store could not be read; try again later")
@@ -220,7 +229,9 @@ impl Errand {
                 let mut sink = |_: grasp_store::Hit<'_>| *found += 1;
                 store.read()?.advance(Space::Served, cursor, &mut { INDEX_PAGE }, &mut sink)?
             }
-            Task::NegOpen { items, share, .. } => {
+            Task::NegOpen(opening) if opening.found.is_some() => Progress::Done,
+            Task::NegOpen(opening) => {
+                let Opening { items, lease, .. } = &mut **opening;
                 let before = items.len();
                 let mut sink = |hit: grasp_store::Hit<'_>| {
                     items.push((hit.position.created_at(), hit.position.id()));
@@ -229,9 +240,7 @@ impl Errand {
                     store.read()?.advance(Space::Served, cursor, &mut { INDEX_PAGE }, &mut sink)?;
                 // One past the limit is enough to know that there are too many.
                 let enough = items.len() > items_max;
-                if !share.grow(items.len() - before) {
-                    return Err(Trouble::NoRoom);
-                }
+                lease.grow(items.len() - before)?;
                 if enough { Progress::Done } else { progress }
             }
         })
@@ -249,15 +258,10 @@ impl Errand {
                 frames.push(reply::count(&self.sub, found));
                 Then::Done
             }
-            Task::NegOpen { items, share, message } => {
-                let Limits { neg_items_max, neg_frame_bytes, neg_rounds_max, .. } = *desk.limits;
-                let opened = IdSet::collect(items, neg_items_max)
-                    .and_then(|set| Reconciler::new(set, neg_frame_bytes, neg_rounds_max));
+            Task::NegOpen(opening) => {
+                let (message, opened) = opening.open(desk);
                 match opened {
-                    Ok(reconciler) => {
-                        let reconciling = Box::new(Reconciling { reconciler, _share: share });
-                        answer(&self.sub, reconciling, &message, frames)
-                    }
+                    Ok(reconciling) => answer(&self.sub, Box::new(reconciling), &message, frames),
                     Err(error) => neg_failed(&self.sub, &error, frames),
                 }
             }
@@ -273,7 +277,7 @@ impl Errand {
                 frames.push(reply::closed(&self.sub, why));
                 Then::Closed
             }
-            Task::NegOpen { .. } | Task::NegMsg { .. } => {
+            Task::NegOpen(_) | Task::NegMsg { .. } => {
                 frames.push(reply::neg_err(&self.sub, why));
                 Then::NegEnded
             }

@@ -7,6 +7,7 @@ use crate::config::{Backend, Config};
 use crate::ingest::{self, Hall, Mark, Rest, RoleCache};
 use crate::node::rules;
 use crate::ops::progress::Progress as Bar;
+use crate::ops::terminal::{output_error, print_line, print_note};
 use crate::repos::Repos;
 use crate::serve;
 use anyhow::{Context, Result, bail};
@@ -63,9 +64,9 @@ pub fn import(config: &Config, from: &Stream) -> Result<()> {
     store(&*opened.store, &rules, &mut helping, &mut tally)?;
     bar.finish();
     let Tally { imported, already, refused } = tally;
-    eprintln!(
+    print_note(&format!(
         "{imported} events imported, {already} were already here or outdated, {refused} refused"
-    );
+    ));
     if refused > 0 {
         bail!("{refused} lines were not valid events");
     }
@@ -96,16 +97,25 @@ pub fn export(config: &Config, to: &Stream, filters: &[Filter]) -> Result<()> {
         };
         let snapshot = opened.store.read()?;
         let progress = snapshot.advance(Space::Served, &mut cursor, &mut { PAGE }, &mut sink)?;
-        written.context("cannot write the export")?;
+        written.map_err(|error| export_error(to, error))?;
         bar.at(exported);
         if progress == Progress::Done {
             break;
         }
     }
-    out.flush().context("cannot write the export")?;
+    out.flush().map_err(|error| export_error(to, error))?;
     bar.finish();
-    eprintln!("{exported} events exported");
+    print_note(&format!("{exported} events exported"));
     Ok(())
+}
+
+fn export_error(to: &Stream, error: io::Error) -> anyhow::Error {
+    match to {
+        Stream::Standard => output_error(error),
+        Stream::File(path) => {
+            anyhow::Error::new(error).context(format!("cannot write {}", path.display()))
+        }
+    }
 }
 
 /// One line for each event that waits: its id, kind and author, until when, and for what.
@@ -118,7 +128,7 @@ pub fn held(config: &Config) -> Result<()> {
     let (wanted_for, roles) = (config.hunt.wanted.kept, RoleCache::default());
     let (store, rules, repos) = (&*snapshot, &rules, &repos);
     let mut hall = Hall { store, rules, repos, now, wanted_for, roles };
-    let mut out = io::stdout().lock();
+    let mut count = 0_u64;
     let mut from = Some(Mark::Held(Vec::new()));
     while let Some(mark) = from {
         let (page, next) = hall.page(&mark, HELPING)?;
@@ -127,10 +137,16 @@ pub fn held(config: &Config) -> Result<()> {
             let asleep = if it.rest == Rest::Asleep { " asleep," } else { "" };
             let (id, kind) = (it.found.event.id, it.found.event.kind);
             let (author, words) = (it.found.event.pubkey.to_npub(), &it.words);
-            writeln!(out, "{id} kind {kind} by {author}:{asleep} {words}; {left} s left")?;
+            print_line(&format!("{id} kind {kind} by {author}:{asleep} {words}; {left} s left"))?;
+            count += 1;
         }
         from = next;
     }
+    print_note(&match count {
+        0 => "no event is held: nothing waits for git data".to_owned(),
+        1 => "1 event is held".to_owned(),
+        _ => format!("{count} events are held"),
+    });
     Ok(())
 }
 

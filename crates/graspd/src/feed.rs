@@ -173,7 +173,7 @@ impl Teller {
 
     /// A repository that is new here may already have threads: they were told when nobody knew it.
     async fn roots_of(&mut self, repo: &RepoId) -> Told {
-        let now = self.feed.clock.now().timestamp();
+        let now = self.feed.clock.wall().timestamp();
         let mut walk = Some(RootsOf::new(repo, self.line, now));
         while let Some(from) = walk.take() {
             let (roots, rest) = self.ask(move |store| from.clone().page(store)).await?;

@@ -2,15 +2,14 @@
 //! value, shared by the writer that changes repositories and the requests that read them.
 
 use crate::config::Config;
-use crate::ingest::{Checkpoint, Copying, UploadLimits, WantedLimits};
+use crate::ingest::{Checkpoint, Copying, SameSecondStates, UploadLimits, WantedLimits};
 use crate::repos::Repos;
 use anyhow::Context;
 use grasp_core::hold::Patience;
 use grasp_core::id::hex_encode;
 use grasp_core::{EventId, RepoId};
-use grasp_git::{Git, GitLimits, Layout, PackLimits};
+use grasp_git::{DiskReserve, Git, GitLimits, Layout, PackLimits, end_leftovers};
 use parking_lot::Mutex;
-use rustix::fs::statvfs;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -29,8 +28,10 @@ pub struct Host {
     pub pack: PackLimits,
     /// What a push for an unpublished pull request may bring.
     pub proposal_pack: PackLimits,
-    /// Free disk space below which no pack is taken.
-    pub free_bytes_min: u64,
+    /// Room for git data. Every writer takes its room from here.
+    pub disk: DiskReserve,
+    /// What the git data takes on the disk.
+    pub git_used: DiskUse,
     /// How long data of an owner who left is kept.
     pub retention: Duration,
     /// How often that is looked through.
@@ -42,6 +43,8 @@ pub struct Host {
     /// Held by whoever rewrites or reads through packs: one at a time.
     pub upkeep: tokio::sync::Mutex<()>,
     pub wanted: WantedLimits,
+    /// States that a push is refused for because another of the same second is in force.
+    pub same_second: SameSecondStates,
     /// Goes on at every step; tests stop here to see what a crash would leave.
     pub checkpoint: Box<Checkpoint>,
     /// Work that follows from a release but need not hold it up.
@@ -76,12 +79,18 @@ impl Host {
         let root = root.canonicalize().with_context(|| format!("cannot use {}", root.display()))?;
         let layout = Layout::new(root);
         layout.prepare()?;
+        let of_leftovers = layout.clone();
+        let leftovers = tokio::task::spawn_blocking(move || end_leftovers(&of_leftovers)).await?;
+        if leftovers > 0 {
+            tracing::warn!(leftovers, "git processes of an earlier server were ended");
+        }
         let path = std::env::var_os("PATH");
         let program = git.program(path.as_deref(), |program| program.is_file());
         let program =
             program.context("git is not installed; install it, or set NGIT_GIT_BINARY")?;
         let limits = GitLimits { serve_deadline: git.timeout, ..GitLimits::default() };
-        let found = Git::find(&program, &layout, limits).await?;
+        let disk = DiskReserve::new(layout.root(), git.free_bytes_min);
+        let found = Git::find(&program, &layout, limits).await?.with_disk_reserve(disk.clone());
         tracing::info!(version = %found.version(), program = %program.display(), "git");
         found.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         let pack = PackLimits {
@@ -113,13 +122,15 @@ impl Host {
             },
             pack,
             proposal_pack,
-            free_bytes_min: git.free_bytes_min,
+            disk,
+            git_used: DiskUse::default(),
             retention: config.holding.retention,
             cleanup_every: config.holding.cleanup_interval,
             in_flight: InFlight::default(),
             fetching: InFlight::default(),
             upkeep: tokio::sync::Mutex::default(),
             wanted: config.hunt.wanted,
+            same_second: SameSecondStates::default(),
             checkpoint: Box::new(|_| true),
             chores,
         })
@@ -137,11 +148,6 @@ impl Host {
         }
     }
 
-    /// `None` if the system does not tell.
-    pub fn free_bytes(&self) -> Option<u64> {
-        free_bytes(&self.layout)
-    }
-
     pub fn send(&self, chore: Chore) {
         // What finds no place is found again: copies have a row, leftovers go at the next start.
         if let Err(TrySendError::Full(chore)) = self.chores.try_send(chore) {
@@ -150,10 +156,19 @@ impl Host {
     }
 }
 
-/// What is left on the disk of the repositories; `None` if the system does not tell.
-pub fn free_bytes(layout: &Layout) -> Option<u64> {
-    let disk = statvfs(layout.root()).ok()?;
-    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+/// How many bytes a directory takes, as last measured.
+#[derive(Debug, Default)]
+pub struct DiskUse(Mutex<Option<u64>>);
+
+impl DiskUse {
+    /// `None` until it was measured for the first time.
+    pub fn get(&self) -> Option<u64> {
+        *self.0.lock()
+    }
+
+    pub fn set(&self, bytes: u64) {
+        *self.0.lock() = Some(bytes);
+    }
 }
 
 /// Events something is under way for: their time does not run out meanwhile.

@@ -3,17 +3,17 @@
 
 use crate::host::{Chore, Host};
 use crate::ingest::{Copied, Copying, Round, compare};
-use crate::landing::open_quarantine;
 use crate::node::Node;
+use crate::sharing::{ObjectNeed, PackSharing};
 use grasp_core::push::Difference;
 use grasp_core::{Oid, RepoId};
-use grasp_git::{Quarantine, copy, discard, packs, tidy};
+use grasp_git::{Quarantine, discard, new_packs, remove_maintenance_leftovers, tidy, used_bytes};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// Packs of one repository before they are worth rolling together.
+/// New packs of one repository before they are worth rolling together.
 const PACKS_MAX: usize = 12;
 /// Repositories waiting to be looked at.
 const UNTIDY_MAX: usize = 1_024;
@@ -21,6 +21,10 @@ const UNTIDY_MAX: usize = 1_024;
 const CHECK_EVERY: Duration = Duration::from_secs(2);
 /// Between two rounds over all of them.
 const ROUND_EVERY: Duration = Duration::from_secs(60);
+
+/// At least this long between two measurements of the git data, and so many times what one takes.
+const MEASURE_EVERY: Duration = Duration::from_secs(10);
+const MEASURE_SHARE: u32 = 100;
 
 /// Ends with the server. Repacking waits in a line of its own: it takes long, and nobody waits for it.
 pub async fn run(node: Arc<Node>, mut chores: mpsc::Receiver<Chore>) {
@@ -48,6 +52,9 @@ pub async fn run(node: Arc<Node>, mut chores: mpsc::Receiver<Chore>) {
 }
 
 async fn keep_tidy(node: Arc<Node>, mut line: mpsc::Receiver<RepoId>) {
+    if let Err(error) = clean_up_interrupted_maintenance(&node.host).await {
+        tracing::warn!(%error, "files of interrupted maintenance could not be removed");
+    }
     loop {
         let repo = tokio::select! {
             () = node.closing.cancelled() => return,
@@ -58,6 +65,19 @@ async fn keep_tidy(node: Arc<Node>, mut line: mpsc::Receiver<RepoId>) {
             tracing::warn!(%repo, %error, "packs could not be rolled together");
         }
     }
+}
+
+/// A kill may hit maintenance after its packs are in order, and then no later push would clean up after it.
+async fn clean_up_interrupted_maintenance(host: &Arc<Host>) -> anyhow::Result<()> {
+    let _upkeep = host.upkeep.lock().await;
+    let layout = host.layout.clone();
+    let removal = move || {
+        for repo in layout.repositories()? {
+            remove_maintenance_leftovers(&layout.repository(&repo))?;
+        }
+        Ok(())
+    };
+    tokio::task::spawn_blocking(removal).await?
 }
 
 async fn bring(node: &Arc<Node>, it: Copying) -> anyhow::Result<()> {
@@ -75,18 +95,19 @@ async fn bring(node: &Arc<Node>, it: Copying) -> anyhow::Result<()> {
 
 async fn fetch(node: &Arc<Node>, it: &Copying) -> anyhow::Result<Quarantine> {
     let host = &node.host;
-    let free = host.free_bytes().unwrap_or(u64::MAX);
-    anyhow::ensure!(free >= host.free_bytes_min, "only {free} bytes are free on the disk");
-    let quarantine = open_quarantine(node, &it.to).await?;
-    let from = host.repos.directory(&it.from);
+    if let Some(shortage) = host.disk.shortage() {
+        return Err(shortage.into());
+    }
     // For pull requests no more is carried than a stranger may send.
     let limits = if it.proposals.is_empty() { &host.pack } else { &host.proposal_pack };
     let tips = host.repos.shown(&it.to).map(|shown| shown.governed()).unwrap_or_default();
     let store = host.repos.store(&it.from)?;
-    let shared = |oid: &Oid| store.as_ref().is_some_and(|store| store.entry(oid).is_some());
+    let shared = |oid: &Oid| store.as_ref().is_some_and(|store| store.contains(oid));
+    let refs = tips.len() + it.wants.len();
     let has = tips.into_values().filter(shared).collect();
-    copy(&host.git, &from, &quarantine, &it.wants, &has, limits).await?;
-    Ok(quarantine)
+    let lacks = ObjectNeed { wants: it.wants.clone(), has, refs };
+    let from = host.repos.directory(&it.from);
+    Ok(PackSharing::new(host, &from).bring(&it.to, lacks, limits).await?)
 }
 
 async fn remove(host: &Arc<Host>, name: String) -> anyhow::Result<()> {
@@ -98,12 +119,27 @@ async fn roll_together(host: &Arc<Host>, repo: &RepoId) -> anyhow::Result<()> {
     let _upkeep = host.upkeep.lock().await;
     let directory = host.repos.directory(repo);
     let counted = directory.clone();
-    let count = tokio::task::spawn_blocking(move || packs(&counted)).await?.unwrap_or(0);
+    let count = tokio::task::spawn_blocking(move || new_packs(&counted)).await?.unwrap_or(0);
     if count > PACKS_MAX {
         let tidied = tidy(&host.git, &directory).await?;
         tracing::debug!(%repo, before = tidied.packs_before, after = tidied.packs_after, "tidied");
     }
     Ok(())
+}
+
+/// Measures what the git data takes on the disk, again and again. The more there is, the less often.
+pub async fn measure(node: Arc<Node>) {
+    loop {
+        let (root, began) = (node.host.layout.root().to_owned(), Instant::now());
+        match tokio::task::spawn_blocking(move || used_bytes(&root)).await {
+            Ok(Ok(bytes)) => node.host.git_used.set(bytes),
+            Ok(Err(error)) => tracing::warn!(%error, "the git data could not be measured"),
+            Err(_) => return,
+        }
+        if !pause(&node, MEASURE_EVERY.max(began.elapsed() * MEASURE_SHARE)).await {
+            return;
+        }
+    }
 }
 
 /// Compares served states with refs on the disk, round after round. A difference is reported once,

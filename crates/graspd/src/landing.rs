@@ -1,14 +1,16 @@
 //! A push outside the writer: may it begin, and what else has to be ready when it ends. Looks at a
 //! snapshot, so every answer here is asked for again by the writer before anything moves.
 
-use crate::host::PushGuard;
-use crate::ingest::{Delivery, Outcome, Preview, may_upload, others_in_need, preview};
+use crate::host::{Host, PushGuard};
+use crate::ingest::{
+    Delivery, Need, Outcome, Preview, PushQuestion, may_upload, others_in_need, preview,
+};
 use crate::node::Node;
+use crate::sharing::{ObjectNeed, PackSharing};
 use grasp_core::RepoId;
 use grasp_core::push::{Command, Decision, Grant};
-use grasp_git::{PushHead, Quarantine, Received, copy};
+use grasp_git::{PushHead, Quarantine, ReceiveError, Received};
 use grasp_relay::IpKey;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -40,10 +42,11 @@ impl Permit {
 pub async fn permit(node: &Arc<Node>, repo: &RepoId, commands: &[Command], ip: IpKey) -> Permit {
     let (repo, commands) = (repo.clone(), commands.to_vec());
     let (host, rules) = (Arc::clone(&node.host), Arc::clone(&node.rules));
-    let seen = {
-        let repo = repo.clone();
-        node.readers.ask(move |store| preview(store, &rules, &host.repos, &repo, &commands))
-    };
+    let (now, asked) = (node.clock.wall(), repo.clone());
+    let seen = node.readers.ask(move |store| {
+        let (rules, host, repo) = (&rules, &host, &asked);
+        preview(store, &PushQuestion { rules, host, repo, commands: &commands, now })
+    });
     let Preview { decision, waiting, obstacle } = match seen.await {
         Ok(Ok(Some(seen))) => seen,
         Ok(Ok(None)) => {
@@ -61,8 +64,8 @@ pub async fn permit(node: &Arc<Node>, repo: &RepoId, commands: &[Command], ip: I
         }
         Decision::Allow(grant) => grant,
     };
-    if let Some(why) = no_space(node) {
-        return Permit::refused("the server's disk is full", why);
+    if let Some(shortage) = node.host.disk.shortage() {
+        return Permit::refused("the server's disk is full", shortage.to_string());
     }
     let unclaimed = grant.state.is_none();
     if unclaimed && let Some(why) = no_room(node, &repo, ip).await {
@@ -73,13 +76,6 @@ pub async fn permit(node: &Arc<Node>, repo: &RepoId, commands: &[Command], ip: I
         node.ingest.extend(waiting).await;
     }
     Permit::Allowed(Allowed { unclaimed, grant, guard })
-}
-
-fn no_space(node: &Node) -> Option<String> {
-    let free = node.host.free_bytes()?;
-    (free < node.host.free_bytes_min).then(|| {
-        format!("only {free} bytes are free on this server; tell its operator, and try later")
-    })
 }
 
 async fn no_room(node: &Arc<Node>, repo: &RepoId, ip: IpKey) -> Option<String> {
@@ -97,7 +93,7 @@ async fn no_room(node: &Arc<Node>, repo: &RepoId, ip: IpKey) -> Option<String> {
 
 /// Who it is, for counting; nobody in particular if nothing is counted.
 fn word(node: &Node, ip: IpKey) -> String {
-    if node.budgets.lock().counts(ip) { format!("{ip:?}") } else { String::new() }
+    if node.budgets.lock().counts(ip) { ip.customer() } else { String::new() }
 }
 
 /// Ends a push: refs, events and subscribers have it when this returns, or nothing has happened.
@@ -126,7 +122,7 @@ pub async fn deliver(
 }
 
 /// Other owners' repositories that will follow the same state and lack some of its objects. What
-/// cannot be copied now is copied later: it holds nobody up.
+/// cannot be brought now is brought later: it delays no push.
 async fn copies(
     node: &Arc<Node>,
     repo: &RepoId,
@@ -138,30 +134,36 @@ async fn copies(
     let asked =
         node.readers.ask(move |store| others_in_need(store, &rules, &host.repos, &source, &state));
     let Ok(Ok(needs)) = asked.await else { return Vec::new() };
+    let mut sharing = PackSharing::new(&node.host, quarantine.path());
     let mut copies = Vec::new();
-    for need in needs {
-        match copy_for(node, quarantine, &need.repo, &need.wants, &need.has).await {
-            Ok(copied) => copies.push((need.repo, copied)),
-            Err(error) => tracing::warn!(repo = %need.repo, %error, "objects are copied later"),
+    for Need { repo, wants, has, refs } in needs {
+        match sharing.bring(&repo, ObjectNeed { wants, has, refs }, &node.host.pack).await {
+            Ok(brought) => copies.push((repo, brought)),
+            Err(error) => tracing::warn!(%repo, %error, "objects are copied later"),
         }
     }
     copies
 }
 
-async fn copy_for(
-    node: &Arc<Node>,
-    from: &Quarantine,
-    to: &RepoId,
-    wants: &BTreeSet<grasp_core::Oid>,
-    has: &BTreeSet<grasp_core::Oid>,
-) -> anyhow::Result<Quarantine> {
-    let into = open_quarantine(node, to).await?;
-    copy(&node.host.git, from.path(), &into, wants, has, &node.host.pack).await?;
-    Ok(into)
+/// A quarantine for one repository, made off the network threads, with room for a repository.
+pub async fn open_quarantine(
+    host: &Arc<Host>,
+    repo: &RepoId,
+    refs: usize,
+) -> Result<Quarantine, ReceiveError> {
+    let room = host.disk.try_reserve(repository_bytes(refs))?;
+    let (host, repo) = (Arc::clone(host), repo.clone());
+    let open = move || Quarantine::open(&host.layout, &repo);
+    let opened = tokio::task::spawn_blocking(open).await;
+    Ok(opened.unwrap_or_else(|error| Err(std::io::Error::other(error)))?.with_room(room))
 }
 
-/// A quarantine for one repository, made off the network threads.
-pub async fn open_quarantine(node: &Arc<Node>, repo: &RepoId) -> anyhow::Result<Quarantine> {
-    let (host, repo) = (Arc::clone(&node.host), repo.clone());
-    Ok(tokio::task::spawn_blocking(move || Quarantine::open(&host.layout, &repo)).await??)
+/// What a quarantine and a new repository take beside their packs.
+fn repository_bytes(refs: usize) -> u64 {
+    /// Directories and small files, a block each.
+    const FILES_BYTES: u64 = 96 << 10;
+    /// A line of `packed-refs`, peeled.
+    const REF_BYTES: u64 = 128;
+    let refs = u64::try_from(refs).unwrap_or(u64::MAX);
+    FILES_BYTES.saturating_add(refs.saturating_mul(REF_BYTES))
 }

@@ -1,4 +1,6 @@
 //! The server: tasks, sockets, clock, environment and command line around the pure crates.
+// These macros panic when a pipe is closed; `ops::terminal` does not.
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod activity;
 pub mod cli;
@@ -18,7 +20,10 @@ pub mod ingest;
 pub mod keeper;
 pub mod landing;
 pub mod ledger;
+pub mod log_limiter;
+pub mod log_table;
 pub mod metrics;
+pub mod neg_pool;
 pub mod node;
 pub mod ops;
 pub mod outbound;
@@ -27,6 +32,8 @@ pub mod readers;
 pub mod report;
 pub mod repos;
 pub mod serve;
+pub mod sharing;
 pub mod sync;
+pub mod temporary;
 pub mod threads;
 pub mod web;

@@ -1,8 +1,11 @@
 //! Reads the command line and does what it says.
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
-use graspd::cli::{self, Invocation};
+use graspd::cli::{self, FAILED, Invocation, UNUSABLE};
 use graspd::config::{self, Config, RawConfig};
-use graspd::ops::{self, demo, diff, doctor, look};
+use graspd::ops::failure::{complain, plain_words};
+use graspd::ops::terminal::{is_output_closed, print_line, print_note, print_text};
+use graspd::ops::{demo, diff, doctor, look};
 use graspd::{events, serve};
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -15,9 +18,10 @@ fn main() -> ExitCode {
     };
     match run(&invocation, &raw) {
         Ok(code) => code,
+        Err(error) if is_output_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            ops::complain(&error);
-            ExitCode::FAILURE
+            complain(&error);
+            ExitCode::from(FAILED)
         }
     }
 }
@@ -29,21 +33,24 @@ fn run(invocation: &Invocation, raw: &RawConfig) -> anyhow::Result<ExitCode> {
     let config = match Config::build(raw) {
         Ok(config) => config,
         Err(complaints) => {
-            eprintln!("graspd: the configuration has {} problem(s):", complaints.len());
-            complaints.iter().for_each(|complaint| eprintln!("  - {complaint}"));
-            return Ok(ExitCode::from(2));
+            let count = complaints.len();
+            print_note(&format!("graspd: the configuration has {count} problem(s):"));
+            for complaint in complaints {
+                print_note(&plain_words(&format!("  - {complaint}")));
+            }
+            return Ok(ExitCode::from(UNUSABLE));
         }
     };
     match invocation {
         Invocation::ConfigCheck => {
-            config.notes.iter().for_each(|note| eprintln!("note: {note}"));
-            println!("the configuration is sound");
+            config.notes.iter().for_each(|note| print_note(&format!("note: {note}")));
+            print_line("the configuration is sound")?;
         }
-        Invocation::ConfigPrint => print!("{}", config::print(raw, Some(&config))),
+        Invocation::ConfigPrint => print_text(&config::print(raw, Some(&config)))?,
         Invocation::EventsImport { path } => events::import(&config, path)?,
         Invocation::EventsExport { path, filters } => events::export(&config, path, filters)?,
         Invocation::EventsHeld => events::held(&config)?,
-        Invocation::Look(look) => look::run(&config, look)?,
+        Invocation::Look(look) => return look::run(&config, look),
         Invocation::Diff { url, json } => return diff::run(&config, url, *json),
         // These were answered above.
         Invocation::ConfigDocs
@@ -57,18 +64,16 @@ fn run(invocation: &Invocation, raw: &RawConfig) -> anyhow::Result<ExitCode> {
 
 /// What needs no sound configuration.
 fn unconfigured(invocation: &Invocation, raw: &RawConfig) -> Option<anyhow::Result<ExitCode>> {
-    match invocation {
-        Invocation::ConfigDocs => print!("{}", config::markdown()),
-        Invocation::Completions(shell) => {
-            clap_complete::generate(*shell, &mut cli::command(), "graspd", &mut std::io::stdout());
-        }
+    let printed = match invocation {
+        Invocation::ConfigDocs => print_text(&config::markdown()),
+        Invocation::Completions(shell) => print_text(&cli::completions(*shell)),
         // A configuration that cannot be used is what it is there to find.
         Invocation::Doctor { json } => return Some(doctor::run(raw, *json)),
         // Its servers have a configuration of their own.
         Invocation::Demo { exit, json } => return Some(demo::run(*exit, *json)),
         _ => return None,
-    }
-    Some(Ok(ExitCode::SUCCESS))
+    };
+    Some(printed.map(|()| ExitCode::SUCCESS))
 }
 
 fn serve(config: Config) -> anyhow::Result<()> {

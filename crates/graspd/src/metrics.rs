@@ -3,19 +3,24 @@
 
 mod care;
 mod cgroup;
+mod full;
 mod git;
+mod held;
 mod hunt;
 mod ledger;
 mod refused;
 mod sync;
 
 pub use care::CareMetrics;
+pub use full::{FullTable, FullTables};
 pub use git::{Authorization, Direction, GitMetrics, Operation};
-pub use hunt::{DOMAIN_LABELS_MAX, HuntMetrics};
+pub use held::HeldMetrics;
+pub use hunt::{DOMAIN_LABELS_MAX, HuntMetrics, LastFailure};
 pub use ledger::LedgerMetrics;
 pub use refused::{Refused, RefusedMetrics};
-pub use sync::{RELAY_LABELS_MAX, Status, SyncMetrics};
+pub use sync::{GapKind, RELAY_LABELS_MAX, Status, SyncMetrics};
 
+use crate::report::{ProblemKind, ProblemReport};
 use cgroup::CgroupMetrics;
 use grasp_core::Kind;
 use grasp_relay::Crowd;
@@ -49,6 +54,10 @@ pub struct Metrics {
     pub ledger: LedgerMetrics,
     pub refused: RefusedMetrics,
     pub care: CareMetrics,
+    problems: IntGaugeVec,
+    /// Tables that refused something for want of room.
+    pub full: FullTables,
+    pub held: HeldMetrics,
     cgroup: Option<CgroupMetrics>,
     /// Repositories found not to be where their state says.
     pub refs_differ: IntCounter,
@@ -99,6 +108,9 @@ impl Metrics {
             ledger: LedgerMetrics::new(&registry)?,
             refused: RefusedMetrics::new(&registry)?,
             care: CareMetrics::new(&registry)?,
+            problems: problems(&registry)?,
+            full: FullTables::default(),
+            held: HeldMetrics::new(&registry)?,
             cgroup: CgroupMetrics::new(&registry)?,
             refs_differ: counter(
                 "ngit_git_refs_differ_total",
@@ -170,6 +182,16 @@ impl Metrics {
         }
     }
 
+    /// How many problems there are of each kind now.
+    pub fn tell_problems(&self, problems: &[ProblemReport]) {
+        for kind in ProblemKind::all() {
+            let of_kind = problems.iter().filter(|it| it.code == kind.code());
+            let count: usize = of_kind.map(|it| it.count).sum();
+            let gauge = self.problems.with_label_values(&[kind.code()]);
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+    }
+
     pub fn message_received(&self, text: &str) {
         self.messages_received.with_label_values(&[verb(text, &CLIENT_VERBS)]).inc();
     }
@@ -197,6 +219,16 @@ impl Metrics {
         let _ = TextEncoder::new().encode(&self.registry.gather(), &mut page);
         String::from_utf8(page).unwrap_or_default()
     }
+}
+
+/// From zero, so that the first already shows as a rise.
+fn problems(registry: &Registry) -> prometheus::Result<IntGaugeVec> {
+    let opts = Opts::new("ngit_problems", "Problems an operator should look at, by kind.");
+    let gauges = add(registry, IntGaugeVec::new(opts, &["code"])?)?;
+    for kind in ProblemKind::all() {
+        gauges.with_label_values(&[kind.code()]);
+    }
+    Ok(gauges)
 }
 
 fn add<C: Collector + Clone + 'static>(registry: &Registry, metric: C) -> prometheus::Result<C> {

@@ -2,31 +2,39 @@
 
 use crate::activity::{self, Activities};
 use crate::clock::Clock;
-use crate::config::Config;
-use crate::errand::{Desk, Pool};
+use crate::config::{Backend, Config, ForwardingHeader};
+use crate::errand::Desk;
 use crate::feed::Wake;
 use crate::host::Host;
+use crate::http::address;
 use crate::http::git::Turnstile;
 use crate::http::live::Listeners;
 use crate::hub::Hub;
 use crate::hunt::HuntWatch;
 use crate::ingest::{Bounds, Ingest, SecondChance, Writer, withdraw_blacklisted};
 use crate::keeper;
+use crate::log_table::LogWriter;
 use crate::metrics::Metrics;
-use crate::outbound::Instance;
+use crate::neg_pool::NegPool;
+use crate::outbound::{Instance, SharedStarts, StartLimits};
 use crate::readers::Readers;
-use crate::report::{Identity, Reports};
+use crate::report::{Identity, Reports, watch_problems};
 use crate::sync::Watch;
 use crate::web::{Readmes, Site};
+use grasp_core::held_share::HeldUse;
 use grasp_core::policy::Rules;
-use grasp_core::{Kind, PubKey, Service};
+use grasp_core::proposal_share::ProposalLimits;
+use grasp_core::{Kind, PubKey, Service, human_bytes};
+use grasp_git::{DiskReserve, NoRoom};
 use grasp_relay::info::{self, Info};
 use grasp_relay::{Budgets, IpKey, Limits, Loopback, Rate, Refused};
 use grasp_store::{EventStore, Space};
+use hyper::HeaderMap;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -48,9 +56,11 @@ pub struct Node {
     pub instance: Instance,
     pub limits: NodeLimits,
     pub trusted_proxies: Vec<IpNet>,
+    pub forwarding_header: ForwardingHeader,
     pub metrics_enabled: bool,
     pub clock: Arc<Clock>,
     pub metrics: Arc<Metrics>,
+    pub log: LogWriter,
     pub budgets: Arc<Mutex<Budgets>>,
     pub hub: Arc<Hub>,
     pub readers: Readers,
@@ -64,9 +74,13 @@ pub struct Node {
     /// Rung whenever something was stored.
     pub wake: Arc<Wake>,
     pub host: Arc<Host>,
+    /// Where events are stored; `None` if they are not kept.
+    events_disk: Option<DiskReserve>,
     /// Who may fetch and push right now.
     pub turnstile: Turnstile,
     pub desk: Arc<Desk>,
+    /// Connections and requests to each address, of sync and of the hunt together.
+    pub outbound_starts: SharedStarts,
     /// A look at the sync engine, once it runs.
     pub sync: OnceLock<Watch>,
     /// A look at the hunt for git data, once it runs.
@@ -97,6 +111,8 @@ pub struct NodeLimits {
     pub idle_timeout: Duration,
     /// More sockets than this from one address are worth a look; nothing is refused for it.
     pub crowded_connections: u32,
+    /// How many events may wait.
+    pub held_table: HeldUse,
 }
 
 #[derive(Debug)]
@@ -120,6 +136,8 @@ const EXPLORER_THREADS: usize = 2;
 const TELLER_THREADS: usize = 2;
 /// Copies, repackings and leftovers that may wait for their turn.
 const CHORES_MAX: usize = 4_096;
+/// Free disk space below which the next commits of the event store may fail.
+const EVENTS_FREE_BYTES_MIN: u64 = 16 << 20;
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -134,11 +152,15 @@ impl Node {
         let relay = Arc::new(relay_limits(config));
         let rules = Arc::new(rules(config, relay_key));
         let clock = Arc::new(Clock::default());
-        let withdrawn = withdraw_blacklisted(&**store, &rules, clock.now())?;
+        let withdrawn = withdraw_blacklisted(&**store, &rules, clock.wall())?;
         if withdrawn > 0 {
             tracing::info!(withdrawn, "blacklisted repositories are no longer served");
         }
         let metrics = Arc::new(Metrics::new()?);
+        let starts_max = config.hunt.address_starts_max;
+        let objected_for = config.hunt.settings.objected_for;
+        let start_limits = StartLimits { starts_max, objected_for, ..StartLimits::default() };
+        let outbound_starts = SharedStarts::new(start_limits, Arc::clone(&clock));
         metrics.care.blacklisted(withdrawn);
         let instance = Instance::random()?;
         let loopback = match config.trusted_proxies.is_empty() {
@@ -176,20 +198,23 @@ impl Node {
             desk: Arc::new(Desk {
                 limits: Arc::clone(&relay),
                 query_time_max: config.relay.query_budget,
-                neg_items: Pool::of(config.relay.negentropy.items_total_max),
+                neg_items: NegPool::of(config.relay.negentropy.items_total_max),
             }),
             limits: NodeLimits {
                 relay,
                 outbox_bytes_max: config.relay.outbox_bytes_max,
                 ping_after: config.connections.ping_after,
                 idle_timeout: config.connections.idle_timeout,
+                held_table: bounds(config).held_table(),
                 crowded_connections: u32::try_from(config.metrics.connections_per_ip_suspicious)
                     .unwrap_or(u32::MAX),
             },
             trusted_proxies: config.trusted_proxies.clone(),
+            forwarding_header: config.forwarding_header,
             metrics_enabled: config.metrics.enabled,
             clock,
             metrics,
+            log: LogWriter::default(),
             budgets,
             hub,
             readers: Readers::start(store, "read", READER_THREADS)?,
@@ -198,8 +223,15 @@ impl Node {
             ingest,
             second_chance,
             wake,
+            turnstile: Turnstile::new(
+                config.git.clone(),
+                &host,
+                config.metrics.busiest_repositories_max,
+            ),
             host,
-            turnstile: Turnstile::new(config.git.clone(), config.metrics.busiest_repositories_max),
+            outbound_starts,
+            events_disk: (config.backend == Backend::Lmdb)
+                .then(|| DiskReserve::new(&config.relay_data_path, EVENTS_FREE_BYTES_MIN)),
             sync: OnceLock::new(),
             hunt: OnceLock::new(),
             verdict_age_max: config.sync.verdict_age_max,
@@ -221,6 +253,8 @@ impl Node {
         node.tasks.spawn(activity::run(Arc::clone(&node)));
         node.tasks.spawn(keeper::run(Arc::clone(&node), inbox));
         node.tasks.spawn(keeper::watch(Arc::clone(&node)));
+        node.tasks.spawn(watch_problems(Arc::clone(&node)));
+        node.tasks.spawn(keeper::measure(Arc::clone(&node)));
         Ok((node, threads))
     }
 
@@ -232,17 +266,39 @@ impl Node {
         if self.closing.is_cancelled() {
             return Ready::No("the server is stopping".into());
         }
+        if let Some(why) = self.full_disk() {
+            return Ready::No(why);
+        }
         let usage = self.readers.ask(|store| store.usage());
         match tokio::time::timeout(READY_TIMEOUT, usage).await {
             Ok(Ok(Ok(usage))) if usage.is_full() => Ready::No(format!(
-                "the event store is full: {} of {} bytes are used; raise \
-                 NGIT_RELAY_DISK_BUDGET_BYTES or delete events",
-                usage.used_bytes, usage.budget_bytes
+                "the event store is full: {} of {} are used; raise NGIT_RELAY_DISK_BUDGET_BYTES \
+                 or delete events",
+                human_bytes(usage.used_bytes),
+                human_bytes(usage.budget_bytes)
             )),
             Ok(Ok(Ok(_))) => Ready::Yes,
             Ok(Ok(Err(error))) => Ready::No(error.to_string()),
             _ => Ready::No("the event store does not answer".into()),
         }
+    }
+
+    /// What cannot be stored for want of disk space, with what to do.
+    pub fn full_disk(&self) -> Option<String> {
+        if let Some(NoRoom { free_bytes, reserve_bytes, .. }) = self.host.disk.shortage() {
+            return Some(format!(
+                "the disk of the git data has {} free, less than its reserve of {}, so pushes are \
+                 refused; free some space, or lower NGIT_GIT_MIN_FREE_BYTES",
+                human_bytes(free_bytes),
+                human_bytes(reserve_bytes)
+            ));
+        }
+        let NoRoom { free_bytes, .. } = self.events_disk.as_ref()?.shortage()?;
+        Some(format!(
+            "the disk of the event store has {} free, so events can soon not be stored; free some \
+             space",
+            human_bytes(free_bytes)
+        ))
     }
 
     pub async fn figures(&self) -> Figures {
@@ -259,6 +315,11 @@ impl Node {
             })
         });
         counted.await.ok().and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// The address of the client that sent a request, which may have come through a proxy.
+    pub fn client_address(&self, peer: IpAddr, headers: &HeaderMap) -> IpKey {
+        address::client(peer, headers, self.forwarding_header, &self.trusted_proxies).into()
     }
 
     /// Room for one more socket, of whatever kind.
@@ -305,6 +366,7 @@ async fn keep_house(node: Arc<Node>) {
             _ = tick.tick() => {}
         }
         node.ingest.sweep().await;
+        node.turnstile.sweep();
         let now = node.clock.now();
         node.budgets.lock().sweep(now);
     }
@@ -392,6 +454,10 @@ fn relay_limits(config: &Config) -> Limits {
         new_repositories_per_ip: Rate::per_day(connections.ip.repositories_per_day),
         held_per_ip: Rate::per_hour(config.store.held_per_ip_per_hour),
         uploads_per_ip: Rate::per_hour(config.git.unclaimed.per_ip_per_hour),
+        git_requests_per_ip: Rate::per_minute(
+            config.git.requests_per_minute_per_ip,
+            config.git.requests_per_minute_per_ip,
+        ),
     }
 }
 
@@ -418,6 +484,7 @@ fn bounds(config: &Config) -> Bounds {
         aside_events_max: config.store.aside_events_max,
         aside_bytes_max: config.store.aside_bytes_max,
         burials_per_author_max: config.store.tombstones_per_author_max,
+        proposals: ProposalLimits::default(),
     }
 }
 

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use grasp_core::{Oid, RefName, RepoId};
 use grasp_git::{
-    Entry, Layout, ObjectKind, Objects, ObjectsError, Protocol, RefTable, RefsError, Service,
+    Layout, ObjectKind, Objects, ObjectsError, Protocol, RefEntries, RefTable, RefsError, Service,
     advertise,
 };
 use parking_lot::Mutex;
@@ -60,17 +60,13 @@ impl Shown {
 pub struct Store(Mutex<Objects>);
 
 impl Store {
-    pub fn entry(&self, oid: &Oid) -> Option<Entry> {
-        self.0.lock().entry(oid)
+    /// The refs as they would be written, and those that cannot be.
+    pub fn entries(&self, refs: &BTreeMap<RefName, Oid>) -> RefEntries {
+        self.0.lock().entries(refs)
     }
 
-    /// Is it here, and fit to be what this ref points to? Git insists that branches are commits.
-    pub fn fits(&self, name: &RefName, oid: &Oid) -> bool {
-        let objects = self.0.lock();
-        match name.is_branch() {
-            true => objects.kind(oid) == Some(ObjectKind::Commit),
-            false => objects.contains(oid),
-        }
+    pub fn contains(&self, oid: &Oid) -> bool {
+        self.0.lock().contains(oid)
     }
 
     pub fn is_commit(&self, oid: &Oid) -> bool {

@@ -7,13 +7,13 @@ use crate::http::accept;
 use crate::hunt;
 use crate::node::Node;
 use crate::sync;
+use crate::temporary::TemporaryData;
 use anyhow::{Context, Result};
-use grasp_store::{EventStore, LmdbStore, Options, in_memory};
+use grasp_store::{EventStore, LmdbStore, Options};
 use sd_notify::NotifyState;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -24,7 +24,7 @@ pub struct Opened {
     /// Where the repositories are.
     pub git_root: PathBuf,
     _claims: Vec<DataDir>,
-    _temporary: Option<TempDir>,
+    _temporary: Option<TemporaryData>,
 }
 
 impl std::fmt::Debug for Opened {
@@ -37,15 +37,7 @@ impl std::fmt::Debug for Opened {
 pub fn open(config: &Config) -> Result<Opened> {
     let options = Options { budget_bytes: config.store.disk_budget_bytes, ..Options::default() };
     if config.backend == Backend::Memory {
-        let relay_key = match configured_key(config)? {
-            Some(secret) => RelayKey::from_secret(secret)?,
-            None => RelayKey::generate()?,
-        };
-        let store = Arc::new(in_memory(&options)?);
-        let temporary = tempfile::Builder::new().prefix("graspd-git-").tempdir()?;
-        let git_root = temporary.path().to_owned();
-        let _temporary = Some(temporary);
-        return Ok(Opened { store, relay_key, git_root, _claims: Vec::new(), _temporary });
+        return open_in_memory(config, &options);
     }
     let events = DataDir::claim(&config.relay_data_path, Root::Events)?;
     let git = DataDir::claim(&config.git_data_path, Root::Git)?;
@@ -56,6 +48,25 @@ pub fn open(config: &Config) -> Result<Opened> {
     let git_root = git.path().to_owned();
     let _claims = vec![events, git];
     Ok(Opened { store, relay_key, git_root, _claims, _temporary: None })
+}
+
+/// Events go with the process. So do repositories, unless a place for them was named.
+fn open_in_memory(config: &Config, options: &Options) -> Result<Opened> {
+    let relay_key = match configured_key(config)? {
+        Some(secret) => RelayKey::from_secret(secret)?,
+        None => RelayKey::generate()?,
+    };
+    let temporary = TemporaryData::create()?;
+    let store = Arc::new(LmdbStore::open(&temporary.make("events")?, options)?);
+    let (git_root, _claims) = match config.git_data_path_is_set {
+        true => {
+            let git = DataDir::claim(&config.git_data_path, Root::Git)?;
+            git.mark()?;
+            (git.path().to_owned(), vec![git])
+        }
+        false => (temporary.make("git")?, Vec::new()),
+    };
+    Ok(Opened { store, relay_key, git_root, _claims, _temporary: Some(temporary) })
 }
 
 fn configured_key(config: &Config) -> Result<Option<[u8; 32]>> {

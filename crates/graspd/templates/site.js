@@ -91,13 +91,14 @@
     return left;
   }
 
-  const key = (it) => {
-    const time = it.querySelector("time"), said = it.querySelector(".said");
-    return `${time && time.dateTime} ${said && said.textContent}`;
-  };
+  // The same again has the same key.
+  const key = (it) => all(it, ".kind, .said, a").map((at) => at.textContent + at.href).join();
+  const stamp = (it) => all(it, "time, .times").map((at) => at.dateTime || at.textContent.padStart(9)).join();
   function prepend(item) {
     const list = document.getElementById("activity");
-    if (!list || [...list.children].some((it) => key(it) === key(item))) return;
+    const old = list && [...list.children].find((it) => key(it) === key(item));
+    if (!list || old && stamp(old) >= stamp(item)) return;
+    if (old) old.remove();
     const none = document.getElementById("activity-none");
     if (none) none.remove();
     list.prepend(item);
@@ -109,14 +110,15 @@
     it.textContent = text;
     return it;
   }
-  function item({ at, kind, text, repository }) {
+  function item({ at, kind, text, repository, name, count }) {
     const li = made("li", "new", ""), time = made("time", "", "just now");
     time.dateTime = new Date(Number(at)).toISOString().slice(0, 19) + "Z";
     time.dataset.ago = "";
-    li.append(time, " ", made("span", "kind", String(kind)), " ", made("span", "said", String(text)));
+    const times = count > 1 ? made("span", "times", `${count} ×`) : "";
+    li.append(time, " ", made("span", "kind", kind), " ", times, " ", made("span", "said", text));
     const parts = /^(npub1[02-9ac-hj-np-z]{58})\/(.+)$/s.exec(repository || "");
     if (parts) {
-      const link = made("a", "", `${parts[1].slice(0, 12)}…${parts[1].slice(-6)}/${parts[2]}`);
+      const link = made("a", "", name || parts[2]);
       link.href = `${base}/${parts[1]}/${encodeURIComponent(parts[2])}.git`;
       li.append(" ", link);
     }

@@ -122,8 +122,12 @@ async fn a_list_is_read_in_parts_each_line_once() {
     }
     assert_eq!(seen.len(), 25);
     assert_eq!(seen.iter().collect::<BTreeSet<_>>().len(), 25);
-    let nonsense = json(&server, "repos?limit=x&after=%00zz").await;
-    assert_eq!(nonsense["repositories"].as_array().unwrap().len(), 25, "as if nothing was said");
+    for nonsense in ["repos?limit=abc", "repos?limit=10&after=%00zz", "repos?from=1"] {
+        let page = get(&server, nonsense).await;
+        assert_eq!(page.status, 400, "{nonsense}: {}", page.body);
+        let said: Value = serde_json::from_str(&page.body).unwrap();
+        assert!(said["error"].as_str().unwrap().len() > 20, "{said}");
+    }
 }
 
 #[tokio::test]
@@ -172,13 +176,68 @@ async fn what_is_not_here_is_a_404_and_nothing_can_be_changed() {
     let server = busy_server().await;
     let nobody = format!("repos/{}/nothing", alice().key.to_npub());
     let unknown = format!("events/{}", "0".repeat(64));
-    for place in [nobody.as_str(), &unknown, "events/x", "repos/x/y", "nothing", ""] {
+    for (place, status) in [
+        (nobody.as_str(), 404),
+        (&unknown, 404),
+        ("nothing", 404),
+        ("events/x", 400),
+        ("repos/x/y", 400),
+        ("status?limit=1", 400),
+    ] {
         let page = get(&server, place).await;
-        assert_eq!(page.status, 404, "{place}");
+        assert_eq!(page.status, status, "{place}");
         assert!(page.header("content-type").unwrap().contains("json"), "{place}");
     }
     for method in ["POST", "PUT", "DELETE"] {
         let page = http(method, &format!("{}/api/v1/status", server.address), &[]).await;
         assert_eq!(page.status, 405, "{method}");
     }
+}
+
+#[tokio::test]
+async fn the_api_lists_its_resources() {
+    let server = busy_server().await;
+    let described = include_str!("../../../docs/api.md");
+    for place in ["", "/"] {
+        let page = http("GET", &format!("{}/api/v1{place}", server.address), &[]).await;
+        assert_eq!(page.status, 200, "{}", page.body);
+        let index: Value = serde_json::from_str(&page.body).unwrap();
+        let resources = index["resources"].as_array().unwrap();
+        assert_eq!(resources.len(), described.matches("## `GET /api/v1/").count(), "{index:#}");
+        for resource in resources {
+            let path = resource["path"].as_str().unwrap();
+            assert!(described.contains(&format!("## `GET {path}`")), "{path} is not described");
+            let has_parameters = !resource["parameters"].as_array().unwrap().is_empty();
+            if !path.contains('<') && !path.ends_with("live") {
+                let query = if has_parameters { "?limit=1" } else { "" };
+                let page = http("GET", &format!("{}{path}{query}", server.address), &[]).await;
+                assert_eq!(page.status, 200, "{path}: {}", page.body);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn activity_counts_what_happens_again_and_calls_repositories_by_their_names() {
+    let server = busy_server().await;
+    let mut client = Client::connect(&server.url()).await;
+    for n in 0..12 {
+        let issue = acme().issue(&alice(), now(), &format!("issue {n}"));
+        assert!(client.publishes(&issue).await.accepted());
+    }
+    let called = json(&server, &path()).await["name"].as_str().unwrap().to_owned();
+    let named = if called.is_empty() { "acme".to_owned() } else { called };
+    until("all of them are one line", || async {
+        let status = json(&server, "status").await;
+        let is_issue = |it: &&Value| it["text"] == format!("an issue in {named}");
+        let lines: Vec<&Value> =
+            status["activity"].as_array().unwrap().iter().filter(is_issue).collect();
+        lines.len() == 1 && lines[0]["count"] == 12 && lines[0]["name"] == named.as_str()
+    })
+    .await;
+    let shown = server.home().runs(&["status"]).await;
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains(&format!("12 x an issue in {named}")), "{shown}");
+    let home = http("GET", &server.address.to_string(), &[]).await;
+    assert!(home.body.contains("<span class=\"times\">12 ×</span>"), "{}", home.body);
 }

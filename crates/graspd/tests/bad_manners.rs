@@ -181,6 +181,12 @@ async fn half_a_handshake_is_told_what_is_missing() {
     let old = [asking[0], asking[1], ("Sec-WebSocket-Version", "8"), ("Sec-WebSocket-Key", "eA==")];
     let page = http("GET", &server.address, &old).await;
     assert!((400..500).contains(&page.status), "{page:?}");
+    for key in ["", "  "] {
+        let version = ("Sec-WebSocket-Version", "13");
+        let empty = [asking[0], asking[1], version, ("Sec-WebSocket-Key", key)];
+        let page = http("GET", &server.address, &empty).await;
+        assert_eq!(page.status, 400, "{page:?}");
+    }
 }
 
 #[tokio::test]

@@ -129,7 +129,8 @@ async fn a_repository_is_found_by_any_of_its_names() {
     let acme = acme();
     let server = hosting(std::slice::from_ref(&acme)).await;
     let named = name(&acme);
-    for spelling in [named.clone(), format!("{named}.git"), acme.clone_url(&server.address)] {
+    let url = acme.clone_url(&server.address);
+    for spelling in ["acme".into(), "ACME.git".into(), named.clone(), format!("{named}.git"), url] {
         let found = json(server.home(), &["repo", &spelling]).await;
         assert_eq!(found["identifier"], "acme", "{spelling}");
     }
@@ -137,11 +138,172 @@ async fn a_repository_is_found_by_any_of_its_names() {
     let output = server.home().runs(&["repo", &other]).await;
     assert!(!output.status.success());
     assert!(errors(&output).contains("there is no repository"), "{}", errors(&output));
-    for nonsense in ["acme", "https://x", "npub1/x"] {
+    for nonsense in ["", "https://x", "npub1/x"] {
         let output = server.home().runs(&["repo", nonsense]).await;
         assert!(!output.status.success());
         assert!(errors(&output).contains("<npub>/<identifier>"), "{}", errors(&output));
     }
+}
+
+#[tokio::test]
+async fn a_name_that_is_not_unique_or_not_known_gets_what_may_be_meant() {
+    let (ours, theirs) = (acme(), Repository::new(alice(), "acme"));
+    let mut server = hosting(&[ours.clone(), theirs.clone()]).await;
+    let unknown = format!("{}/amce", ours.owner.key.to_npub());
+    for is_running in [true, false] {
+        if !is_running {
+            assert!(server.stop().await);
+        }
+        for command in ["repo", "explain"] {
+            let said = errors(&server.home().runs(&[command, "acme"]).await);
+            assert!(said.contains(&name(&ours)) && said.contains(&name(&theirs)), "{said}");
+            for typo in ["amce", "acmee", &unknown] {
+                let output = server.home().runs(&[command, typo]).await;
+                assert_eq!(output.status.code(), Some(1));
+                let said = errors(&output);
+                assert!(said.contains("did you mean `acme`?"), "{typo}: {said}");
+            }
+            let said = errors(&server.home().runs(&[command, "something-else"]).await);
+            assert!(said.contains("`graspd repos` lists those that are"), "{said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_clone_url_of_another_server_is_refused_with_what_to_do() {
+    let mut server = hosting(&[acme()]).await;
+    let ours = acme().clone_url(DOMAIN);
+    let theirs = acme().clone_url("git.elsewhere.example");
+    assert!(well(server.home(), &["repo", &ours]).await.contains("acme"), "an alias is us");
+    for args in [&["repo", &theirs][..], &["explain", &theirs], &["sync", "now", &theirs]] {
+        let output = server.home().runs(args).await;
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {}", out(&output));
+        let said = errors(&output);
+        assert!(said.contains("on another server"), "{args:?}: {said}");
+        assert!(said.contains("graspd diff http://git.elsewhere.example"), "{args:?}: {said}");
+    }
+    assert!(server.stop().await);
+    assert!(well(server.home(), &["repo", &ours]).await.contains("acme"));
+    let said = errors(&server.home().runs(&["repo", &theirs]).await);
+    assert!(said.contains("on another server"), "{said}");
+}
+
+#[tokio::test]
+async fn an_empty_list_of_relays_says_why_it_is_empty() {
+    let mut server = hosting(&[acme()]).await;
+    let said = well(server.home(), &["relays"]).await;
+    assert!(said.contains("no announcement here names another server"), "{said}");
+    let said = well(server.home(), &["relays", "--after", "wss://relay.example"]).await;
+    assert!(said.contains("no relay comes after wss://relay.example"), "{said}");
+    for list in ["relays", "repos", "purgatory"] {
+        let output = server.home().runs(&[list, "--after", "nonsense"]).await;
+        assert_eq!(output.status.code(), Some(1), "{list}");
+        let said = errors(&output);
+        assert!(said.contains("--after must be what the part before gave"), "{list}: {said}");
+    }
+    assert!(server.stop().await);
+    let said = well(server.home(), &["relays"]).await;
+    assert!(said.contains("no server runs here"), "{said}");
+    let alone = home(&[("NGIT_SYNC_ENABLED", "false")]).serve().await;
+    let said = well(alone.home(), &["relays"]).await;
+    assert!(said.contains("NGIT_SYNC_ENABLED=false"), "{said}");
+}
+
+#[tokio::test]
+async fn a_closed_pipe_ends_every_command_quietly() {
+    let mut server = hosting(&[acme()]).await;
+    let commands: [&[&str]; 9] = [
+        &["completions", "bash"],
+        &["config", "print"],
+        &["config", "docs"],
+        &["config", "check"],
+        &["status"],
+        &["repos"],
+        &["repo", "acme", "--json"],
+        &["doctor"],
+        &["--help"],
+    ];
+    let stopped: [&[&str]; 2] = [&["events", "export"], &["repos"]];
+    for is_running in [true, false] {
+        if !is_running {
+            assert!(server.stop().await);
+        }
+        for args in if is_running { &commands[..] } else { &stopped[..] } {
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            let mut command = server.home().command(args);
+            let output = command.stdout(writer).output().await.unwrap();
+            let said = errors(&output);
+            assert!(!said.contains("panicked") && !said.contains("roken pipe"), "{args:?}: {said}");
+            let wrong_is_allowed = args[0] == "doctor";
+            assert!(output.status.success() || wrong_is_allowed, "{args:?}: {:?}", output.status);
+            // The same where even mistakes are not read.
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            let mut command = server.home().command(args);
+            command.stdout(writer.try_clone().unwrap()).stderr(writer);
+            let ended = command.status().await.unwrap();
+            assert_ne!(ended.code(), Some(101), "{args:?} panicked");
+        }
+    }
+}
+
+#[tokio::test]
+async fn exit_codes_are_what_the_help_says() {
+    let server = hosting(&[acme()]).await;
+    let cases: [(&[&str], i32); 9] = [
+        (&["config", "check"], 0),
+        (&["repo", "acme"], 0),
+        (&["--help"], 0),
+        (&["repo", "unknown"], 1),
+        (&["explain", "https://git.example"], 1),
+        (&["events", "export"], 1),
+        (&["nonsense"], 2),
+        (&["status", "--relay-max-subscriptions", "none"], 2),
+        (&["diff", "http://127.0.0.1:1"], 2),
+    ];
+    for (args, code) in cases {
+        let output = server.home().runs(args).await;
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", errors(&output));
+    }
+}
+
+#[tokio::test]
+async fn held_events_are_listed_and_their_absence_is_said() {
+    let home = home(&[NAMED]);
+    home.imports(&[acme().announcement_listing(DOMAIN, THEN)]).await;
+    let output = home.runs(&["events", "held"]).await;
+    assert!(output.status.success(), "{}", errors(&output));
+    assert_eq!(out(&output), "", "one line for each event, and no other");
+    assert!(errors(&output).contains("no event is held"), "{}", errors(&output));
+    let mut server = home.serve().await;
+    let state = acme().state(&acme().owner, now(), &[(MAIN, &"12".repeat(20))], None);
+    let mut client = grasp_testkit::Client::connect(&server.url()).await;
+    client.publishes(&state).await;
+    assert!(server.stop().await);
+    let output = server.home().runs(&["events", "held"]).await;
+    assert!(out(&output).starts_with(&state.id.to_hex()), "{}", out(&output));
+    assert!(errors(&output).contains("1 event is held"), "{}", errors(&output));
+}
+
+#[tokio::test]
+async fn what_the_system_says_is_told_in_words() {
+    let cases: [(&[&str], &str); 5] = [
+        (&["events", "import", "/nowhere/x.jsonl"], "there is no such file or directory"),
+        (&["events", "export", "/nowhere/x.jsonl"], "there is no such file or directory"),
+        (&["--config", "/nowhere.toml", "config", "check"], "there is no such file or directory"),
+        (&["status"], "there is no data of a server"),
+        (&["diff", "http://127.0.0.1:1"], "NGIT_RELAY_DATA_PATH"),
+    ];
+    for (args, words) in cases {
+        let output = home(&[]).runs(args).await;
+        assert!(!output.status.success(), "{args:?}");
+        let said = errors(&output);
+        assert!(said.contains(words) && !said.contains("os error"), "{args:?}: {said}");
+    }
+    let server = hosting(&[acme()]).await;
+    let said = errors(&server.home().runs(&["diff", "http://127.0.0.1:1"]).await);
+    assert!(said.contains("connection refused") && !said.contains("os error"), "{said}");
 }
 
 #[tokio::test]
@@ -234,7 +396,9 @@ async fn a_sync_can_be_asked_for() {
         let started = json(home, args).await;
         assert!(started["relays"].as_u64().unwrap() >= 1, "{args:?}: {started}");
     }
-    assert!(well(home, &["sync", "now"]).await.contains("asked"));
+    assert!(well(home, &["sync", "now"]).await.contains("asked and compared"));
+    let started = json(home, &["sync", "now", "--no-wait"]).await;
+    assert_eq!(started.as_object().unwrap().len(), 1, "it is not waited for: {started}");
     let output = home.runs(&["sync", "now", "relay.example"]).await;
     assert!(!output.status.success());
 }

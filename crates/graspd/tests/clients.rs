@@ -9,6 +9,7 @@ use common::{THEN, alice};
 use git2::{Direction, FetchOptions, PushOptions, RemoteCallbacks, build::RepoBuilder};
 use grasp_testkit::{Git, WorkTree};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// What a push came to.
 #[derive(Debug, Default)]
@@ -32,12 +33,17 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
 }
 
 async fn pushes(tree: &WorkTree, url: &str, refspecs: &[&str]) -> Told {
-    let (path, url) = (tree.path(), url.to_owned());
-    let refspecs: Vec<String> = refspecs.iter().map(|it| (*it).to_owned()).collect();
-    aside(move || push(&path, &url, &refspecs)).await
+    pushes_after(tree, url, refspecs, Duration::ZERO).await
 }
 
-fn push(path: &Path, url: &str, refspecs: &[String]) -> Told {
+/// A push whose pack takes this long to build, between the list of refs and the request that sends it.
+async fn pushes_after(tree: &WorkTree, url: &str, refspecs: &[&str], pause: Duration) -> Told {
+    let (path, url) = (tree.path(), url.to_owned());
+    let refspecs: Vec<String> = refspecs.iter().map(|it| (*it).to_owned()).collect();
+    aside(move || push(&path, &url, &refspecs, pause)).await
+}
+
+fn push(path: &Path, url: &str, refspecs: &[String], pause: Duration) -> Told {
     let repository = git2::Repository::open(path).unwrap();
     let mut told = Told::default();
     let (mut words, mut refusals) = (Vec::new(), Vec::new());
@@ -49,6 +55,12 @@ fn push(path: &Path, url: &str, refspecs: &[String]) -> Told {
     callbacks.push_update_reference(|name, status| {
         refusals.extend(status.map(|status| format!("{name}: {status}")));
         Ok(())
+    });
+    let mut pause = Some(pause);
+    callbacks.pack_progress(move |_, _, _| {
+        if let Some(pause) = pause.take() {
+            std::thread::sleep(pause);
+        }
     });
     let mut options = PushOptions::new();
     options.remote_callbacks(callbacks);
@@ -126,10 +138,11 @@ async fn everything_a_maintainer_does_works() {
     let other = hosted.tree.commit("README", "other").await;
     hosted.signs(&[(MAIN, other)]).await;
     let told = pushes(&hosted.tree, &url, &["+refs/heads/main", ":refs/heads/side"]).await;
-    assert!(told.failed.is_some(), "half of it: {told:?}");
+    assert!(told.ok(), "the tag goes with the state: {told:?}");
+    assert_eq!(hosted.shown().await, refs(&[(MAIN, other)]));
     let forced = ["+refs/heads/main", ":refs/heads/side", ":refs/tags/v1"];
     let told = pushes(&hosted.tree, &url, &forced).await;
-    assert!(told.ok(), "{told:?}");
+    assert!(told.ok(), "what is so already: {told:?}");
     assert_eq!(hosted.shown().await, refs(&[(MAIN, other)]));
     let listed = lists(&hosted.tree, &url).await;
     let both = [("HEAD".to_owned(), other.to_hex()), (MAIN.to_owned(), other.to_hex())];
@@ -197,4 +210,42 @@ async fn a_large_push_arrives_in_chunks() {
     assert!(told.ok(), "{told:?}");
     let (_home, path) = clones(&hosted.url(), None).await.unwrap();
     assert_eq!(std::fs::read_to_string(path.join("noise")).unwrap(), noise);
+}
+
+/// A history of this many objects: one commit with as many files as that takes.
+async fn many_objects(hosted: &Hosted, count: usize) {
+    let mut random = grasp_testkit::Random::seeded(7);
+    let mut stream =
+        format!("commit {MAIN}\ncommitter A <a@example.com> 1700000000 +0000\ndata 1\n.\n");
+    for number in 0..count {
+        let content = format!("{:016x}", random.next_u64());
+        stream
+            .push_str(&format!("M 100644 inline d{}/{number}\ndata 16\n{content}\n", number % 100));
+    }
+    hosted.tree.git_reading(&["fast-import", "--quiet"], stream.as_bytes()).await;
+}
+
+/// Lists the refs, thinks for a while, and sends the pack on the same connection.
+async fn a_pause_before_the_pack(objects: usize, pause: Duration) {
+    let mut hosted = Hosted::announced(&Git::any(), &[]).await;
+    many_objects(&hosted, objects).await;
+    let tip = hosted.tree.rev_parse(MAIN).await;
+    hosted.signs(&[(MAIN, tip)]).await;
+    let started = Instant::now();
+    let told = pushes_after(&hosted.tree, &hosted.url(), &[MAIN], pause).await;
+    assert!(told.ok(), "{told:?}");
+    assert!(started.elapsed() >= pause, "the pause was made");
+    println!("{objects} objects after a pause of {pause:?}: {:?}", started.elapsed());
+    assert_eq!(hosted.shown().await, refs(&[(MAIN, tip)]));
+}
+
+#[tokio::test]
+async fn a_client_may_build_its_pack_for_a_while_on_an_open_connection() {
+    a_pause_before_the_pack(1_000, Duration::from_secs(15)).await;
+}
+
+#[tokio::test]
+#[ignore = "takes minutes: scripts/slow-clients"]
+async fn a_client_may_build_a_large_pack_for_a_minute_on_an_open_connection() {
+    a_pause_before_the_pack(120_000, Duration::from_secs(60)).await;
 }

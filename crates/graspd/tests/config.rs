@@ -342,9 +342,63 @@ fn print_tells_every_value_and_its_origin() {
     assert!(line("NGIT_DOMAIN=").ends_with("# command line"));
     assert!(line("NGIT_RELAY_NAME").contains("\"my relay\""));
     assert!(line("NGIT_RELAY_NAME").ends_with(".env line 2"));
-    assert!(line("NGIT_RELAY_OWNER_NSEC").contains("(hidden)"));
+    assert!(line("# NGIT_RELAY_OWNER_NSEC is set and never printed").ends_with("(environment)"));
+    assert!(line("# NGIT_GIT_BINARY=").contains("# default: `git` on `PATH`"));
     assert!(line("NGIT_DRAIN_SECS").ends_with("# default"));
-    assert_eq!(SETTINGS.iter().filter(|s| line(s.name).is_empty()).count(), 0);
+    for setting in SETTINGS {
+        let is_its = |line: &str| line.trim_start_matches("# ").starts_with(setting.name);
+        assert!(shown.lines().any(is_its), "{}", setting.name);
+    }
+}
+
+#[test]
+fn what_config_print_says_is_the_same_configuration_again() {
+    let mut first = Operator::new();
+    first.file(
+        "graspd.toml",
+        "domain_aliases = ['old.example', 'older.example:8080']\nrelay_description = 'a # \"b\"'\n",
+    );
+    first.file(".env", "NGIT_HELD_SECS=30m\nNGIT_GIT_MAX_PACK_BYTES='1 GiB'\n");
+    first.env("NGIT_RELAY_NAME", " $HOME \\ it's `mine` ");
+    first.env("NGIT_SYNC_DOMAIN_OVERRIDES", "git.example:10,60;git.other:8080:2,10");
+    first.args(&["--repository-blacklist", "acme", "--sync-auth=false"]);
+    let untouched = Operator::new();
+    for operator in [first, untouched] {
+        let raw = operator.raw();
+        let config = operator.config();
+        let mut again = Operator::new();
+        again.file(".env", &graspd::config::print(&raw, Some(&config)));
+        assert_eq!(format!("{:#?}", again.config()), format!("{config:#?}"));
+    }
+    // The key is the one thing that is not told, and its absence is no mistake.
+    let mut secret = Operator::new();
+    secret.env("NGIT_RELAY_OWNER_NSEC", NSEC);
+    let raw = secret.raw();
+    let mut again = Operator::new();
+    again.file(".env", &graspd::config::print(&raw, Some(&secret.config())));
+    assert_eq!(again.config().owner_secret, None);
+}
+
+#[test]
+fn sizes_and_times_may_have_units_wherever_they_are_written() {
+    let mut operator = Operator::new();
+    operator.file("graspd.toml", "relay_disk_budget_bytes = '10GB'\ngit_timeout_secs = 60\n");
+    operator.file(".env", "NGIT_HELD_SECS=30m\nNGIT_SYNC_BATCH_WINDOW_MS=2s\n");
+    operator.env("NGIT_SYNC_DEAD_AFTER_HOURS", "2d");
+    operator.args(&["--git-max-pack-bytes", "1GiB", "--git-min-free-bytes=0"]);
+    let config = operator.config();
+    assert_eq!(config.store.disk_budget_bytes, 10_000_000_000);
+    assert_eq!(config.git.timeout, Duration::from_secs(60));
+    assert_eq!(config.store.held.awake, Duration::from_secs(30 * 60));
+    assert_eq!(config.sync.engine.window, Duration::from_secs(2));
+    assert_eq!(config.sync.engine.dead_after, Duration::from_secs(48 * 3_600));
+    assert_eq!(config.git.pack_bytes_max, 1 << 30);
+    let mut operator = Operator::new();
+    operator.env("NGIT_HELD_SECS", "half an hour");
+    operator.complains(&["NGIT_HELD_SECS", "is not a whole number", "a time such as `30m`"]);
+    let mut operator = Operator::new();
+    operator.env("NGIT_GIT_MAX_PACK_BYTES", "10G");
+    operator.complains(&["NGIT_GIT_MAX_PACK_BYTES", "GiB", "a size such as `64MiB`"]);
 }
 
 #[test]

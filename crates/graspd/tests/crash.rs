@@ -3,10 +3,11 @@
 
 mod common;
 
-use common::{THEN, acme, alice, serving};
+use common::hosted::{Hosted, MAIN};
+use common::{THEN, acme, alice, install_script, serving};
 use futures_util::{SinkExt, StreamExt};
 use grasp_core::{EventId, VerifiedEvent};
-use grasp_testkit::{Author, Client, Random, Repository, Server};
+use grasp_testkit::{Author, Client, Git, Random, Repository, Server, until};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -156,4 +157,35 @@ async fn missing(server: &Server, ids: &[EventId]) -> Vec<EventId> {
         lost.extend(part.iter().filter(|id| !found.contains(id)));
     }
     lost
+}
+
+/// A repack that takes very long, and what it started: their numbers are in `pids`.
+#[tokio::test]
+async fn maintenance_ends_with_a_server_that_is_killed() {
+    let home = tempfile::tempdir().unwrap();
+    let pids = home.path().join("pids");
+    let (noted, git) = (pids.display(), Git::any().binary);
+    let script = format!(
+        "case \"$*\" in *repack*) sleep 1000 & echo $$ $! > '{noted}.new'; mv '{noted}.new' '{noted}'; \
+         wait; exit;; esac\nexec '{}' \"$@\"",
+        git.display()
+    );
+    let program = install_script(home.path(), &script).await;
+    let settings = [("NGIT_GIT_BINARY", program.to_str().unwrap())];
+    let (mut hosted, _) = Hosted::published(&Git::any(), &settings).await;
+    for number in 0..13 {
+        let tip = hosted.tree.commit("README", &number.to_string()).await;
+        hosted.signs(&[(MAIN, tip)]).await;
+        hosted.pushes(&["main"]).await.expect("a push that brings a pack");
+    }
+    until("the repack has begun", || async { pids.exists() }).await;
+    let pids = std::fs::read_to_string(&pids).unwrap();
+    let is_alive = |pid: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("State:") && !line.contains("Z (zombie)"))
+    };
+    assert!(pids.split_whitespace().count() == 2 && pids.split_whitespace().all(is_alive));
+    hosted.server.kill().await;
+    until("the repack ends with the server", || async { !pids.split_whitespace().any(is_alive) })
+        .await;
 }

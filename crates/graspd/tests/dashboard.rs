@@ -28,7 +28,7 @@ const OF_SYNC: [(&str, &[&str], bool); 14] = [
     ("ngit_sync_relay_status", &["relay"], true),
     ("ngit_sync_relay_failures", &["relay"], true),
     ("ngit_sync_events_total", &["source"], true),
-    ("ngit_sync_gap_events_total", &["relay"], true),
+    ("ngit_sync_gap_events_total", &["kind", "relay"], true),
     ("ngit_sync_relays_tracked_total", &[], true),
     ("ngit_sync_relays_connected_total", &[], true),
     // A relay is dead after a day.

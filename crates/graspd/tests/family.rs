@@ -5,7 +5,9 @@ mod common;
 use common::hosted::{DOMAIN, Hosted, MAIN, PURGATORY, assert_refused, refs};
 use common::{THEN, alice, bob, deletion};
 use grasp_core::Kind;
-use grasp_testkit::{Draft, Git, Repository, WorkTree, until};
+use grasp_testkit::{Author, Client, Draft, Git, Repository, WorkTree, until};
+use std::time::Duration;
+use tokio::time::Instant;
 
 const RULES: [&str; 2] = ["listed", "confirmed"];
 
@@ -59,7 +61,11 @@ async fn a_new_maintainers_repository_is_filled_from_what_is_here() {
             hosted.shown_at(&there).await == refs(&[(MAIN, first)])
         })
         .await;
-        assert!(hosted.serves(&accepts).await && hosted.serves(&invites).await, "{rule}");
+        // Refs move before the events are served.
+        let served =
+            async { while !(hosted.serves(&accepts).await && hosted.serves(&invites).await) {} };
+        let served = tokio::time::timeout(std::time::Duration::from_secs(30), served).await;
+        served.unwrap_or_else(|_| panic!("{rule}: both announcements are served"));
         let copy = WorkTree::clone(&Git::any(), &there, &[]).await;
         assert_eq!(copy.read("README"), "hello");
     }
@@ -206,4 +212,71 @@ async fn who_is_no_longer_a_maintainer_moves_nothing_more() {
     assert!(hosted.client.publishes(&alone).await.ok);
     assert_refused(&hosted.pushes(&["main"]).await, "by a maintainer");
     assert_eq!(hosted.shown().await, refs(&[(MAIN, first)]));
+}
+
+/// So many invented people, each of whom lists the next and the one before; the owner is one of them.
+async fn ring_around(hosted: &mut Hosted, count: u64) {
+    let mut people: Vec<Author> = (0..count).map(|n| Author::number(10_000 + n)).collect();
+    people.push(hosted.acme.owner.clone());
+    let mut ids = Vec::new();
+    for (at, owner) in people.iter().enumerate() {
+        let next = &people[(at + 1) % people.len()];
+        let before = &people[(at + people.len() - 1) % people.len()];
+        let repository = Repository::new(owner.clone(), "acme");
+        let announcement = repository.announcement_naming(DOMAIN, THEN + 1, &[next, before]);
+        hosted.client.offers(&announcement).await;
+        ids.push(announcement.id);
+    }
+    for id in ids {
+        let answer = hosted.client.answer_to(&id).await;
+        assert!(answer.ok, "{answer:?}");
+    }
+}
+
+/// How long others wait at most for an answer while a client pushes into a group of this size.
+async fn wait_during_push_into_ring(count: u64) -> Duration {
+    let mut hosted = Hosted::announced(&Git::any(), &[]).await;
+    ring_around(&mut hosted, count).await;
+    let tip = hosted.tree.commit("README", "hello").await;
+    hosted.signs(&[(MAIN, tip)]).await;
+    let mut stranger = Client::connect(&hosted.server.url()).await;
+    let (mut worst, mut asked) = (Duration::ZERO, 0);
+    let mut push = std::pin::pin!(hosted.pushes(&["main"]));
+    let pushed = loop {
+        let other = Repository::new(Author::number(50_000 + asked), &format!("other{asked}"));
+        asked += 1;
+        let began = Instant::now();
+        let event = other.announcement_listing(DOMAIN, THEN);
+        let answer = stranger.publishes(&event);
+        let (done, answer) = {
+            let mut answer = std::pin::pin!(answer);
+            tokio::select! {
+                answer = &mut answer => (None, answer),
+                done = &mut push => (Some(done), answer.await),
+            }
+        };
+        assert!(answer.ok, "{answer:?}");
+        worst = worst.max(began.elapsed());
+        if let Some(done) = done {
+            break done;
+        }
+    };
+    pushed.expect("the push into the group");
+    assert_eq!(hosted.shown().await, refs(&[(MAIN, tip)]));
+    println!("{count} maintainers: {asked} others asked, the slowest was answered after {worst:?}");
+    worst
+}
+
+#[tokio::test]
+async fn a_push_into_a_large_invented_group_keeps_nobody_else_waiting() {
+    let worst = wait_during_push_into_ring(400).await;
+    assert!(worst < Duration::from_secs(1), "{worst:?}");
+}
+
+/// Run by `scripts/large-group`.
+#[tokio::test]
+#[ignore = "takes minutes"]
+async fn a_push_into_a_group_of_four_thousand_keeps_nobody_else_waiting() {
+    let worst = wait_during_push_into_ring(4_000).await;
+    assert!(worst < Duration::from_secs(1), "{worst:?}");
 }

@@ -79,7 +79,7 @@ impl Desk for Doubter {
         true
     }
 
-    fn received(&mut self, _: u64) {}
+    fn received(&mut self, _: u64, _: u64) {}
 
     async fn brought(&mut self, _: &Part, _: Quarantine, _: BTreeSet<Oid>) -> bool {
         true

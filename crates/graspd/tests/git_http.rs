@@ -51,6 +51,27 @@ async fn the_first_answer_says_what_clients_look_for() {
 }
 
 #[tokio::test]
+async fn s56_an_address_gets_the_git_requests_that_are_published_and_then_429() {
+    let settings =
+        [("NGIT_GIT_REQUESTS_PER_MINUTE_PER_IP", "6"), ("NGIT_TRUSTED_PROXY_CIDRS", "127.0.0.0/8")];
+    let (hosted, _) = Hosted::published(&Git::any(), &settings).await;
+    let nostr = [("Accept", "application/nostr+json")];
+    let document = http("GET", &hosted.server.address, &nostr).await.body;
+    assert!(document.contains(r#""git_limits":{"requests_per_minute":6}"#), "{document}");
+    let place = hosted.place(UPLOAD);
+    let from = |address| [("X-Forwarded-For", address)];
+    for _ in 0..6 {
+        assert_eq!(http("GET", &place, &from("203.0.113.1")).await.status, 200);
+    }
+    let refused = http("GET", &place, &from("203.0.113.1")).await;
+    assert_eq!(refused.status, 429, "{refused:?}");
+    let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=11).contains(&wait), "{wait}");
+    assert!(refused.body.contains("git requests per minute"), "{refused:?}");
+    assert_eq!(http("GET", &place, &from("203.0.113.2")).await.status, 200, "another address");
+}
+
+#[tokio::test]
 async fn the_ways_of_2008_and_paths_to_elsewhere_lead_nowhere() {
     let (hosted, first) = Hosted::published(&Git::any(), &[]).await;
     for rest in ["/info/refs", "/info/refs?service=", "/info/refs?service=git-upload-archive"] {

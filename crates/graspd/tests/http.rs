@@ -34,7 +34,21 @@ async fn the_page_tells_people_what_this_is() {
     assert!(page.body.contains("A &#60;b&#62;bold&#60;/b&#62; name"), "{}", page.body);
     let counted = "<strong>1</strong> <span>repositories announced</span>";
     assert!(page.body.contains(counted), "{}", page.body);
-    assert!(page.header("content-security-policy").is_some());
+    let csp = page.header("content-security-policy").unwrap();
+    for rule in ["frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"] {
+        assert!(csp.contains(rule), "{rule} is missing in {csp}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_with_two_host_headers_is_refused_with_the_reason() {
+    let server = server(&[]).await;
+    for path in ["/", "/api/v1/status", "/healthz"] {
+        let page = at(&server, "GET", path, &[("Host", "another.example")]).await;
+        assert_eq!(page.status, 400, "{path}");
+        assert!(page.body.contains("more than one Host header"), "{}", page.body);
+    }
+    assert_eq!(get(&server, "/healthz").await.status, 200);
 }
 
 #[tokio::test]
@@ -202,7 +216,7 @@ async fn a_full_store_says_so_takes_deletions_and_recovers() {
     assert!(stored.len() > 60, "95 % are used: {}", stored.len());
     let page = get(&server, "/readyz").await;
     assert_eq!(page.status, 503);
-    assert!(page.body.contains("full") && page.body.contains("16777216"), "{}", page.body);
+    assert!(page.body.contains("full") && page.body.contains("16 MiB"), "{}", page.body);
     assert_cors(&page, "503");
     assert!(page.header("retry-after").is_some());
     assert_eq!(get(&server, "/healthz").await.status, 200, "alive, only not ready");

@@ -302,7 +302,12 @@ fn is_polite(village: &Village) {
     let left_alone = Duration::from_secs(RETRY_AFTER_SECS);
     let burst = village.busy.starts_in_any(left_alone);
     assert!(burst <= CONCURRENT_MAX, "{burst} while it wanted to be left alone");
-    let seconds = second_tries(&five, std::slice::from_ref(&village.own));
+    let mut seconds = second_tries(&five, std::slice::from_ref(&village.own));
+    // Pull requests have slots of their own, so they wait for no state of another repository.
+    let of_proposal = |it: &String| {
+        PROPOSED_TO.iter().any(|number| it.contains(&format!("{{ path: \"project-{number}.git\"")))
+    };
+    seconds.unfair.retain(|it| !of_proposal(it));
     eprintln!("{} second tries, {} before a first", seconds.count, seconds.before_a_first);
     assert!(seconds.count > 0 && seconds.unfair.is_empty(), "{seconds:?}");
 }

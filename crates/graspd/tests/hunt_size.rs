@@ -184,7 +184,8 @@ async fn endless(budget: u64) {
     })
     .await;
     let (most, after) = (gauge.most(), disk_bytes(&git_root));
-    let (sent, peak) = (evil.log()[0].bytes_sent, status_kib(&far.server, "VmHWM"));
+    let sent: u64 = evil.log().iter().map(|asked| asked.bytes_sent).sum();
+    let peak = status_kib(&far.server, "VmHWM");
     eprintln!(
         "{budget} bytes in {:?}: {sent} sent, {before} bytes on disk, then {most}, then {after}; \
          idle {idle} KiB, peak {peak} KiB",
@@ -192,10 +193,11 @@ async fn endless(budget: u64) {
     );
     // What is on its way in the sockets between them was sent, too.
     assert!((budget - MIB..budget + 16 * MIB).contains(&sent), "{sent} bytes");
-    assert!((before + budget / 2..before + budget + 4 * MIB).contains(&most), "{most} bytes");
+    assert!((before + budget / 4..before + budget + 4 * MIB).contains(&most), "{most} bytes");
     assert!(after < before + MIB, "{before} bytes before, {after} after");
     assert!(peak - idle < LARGE_KIB_MAX, "{idle} KiB, then {peak} KiB");
-    assert_eq!(evil.log().len(), 1, "the other one was asked next");
+    // A large one is asked for its commits, and then for everything once more.
+    assert!(evil.log().len() <= 3, "the other one was asked next");
     shop.inspects(&far.directory()).await;
 }
 

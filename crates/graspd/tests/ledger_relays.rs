@@ -7,7 +7,7 @@ mod common;
 use common::hosted::{DOMAIN, MAIN};
 use common::mirrors::{announcement, holds};
 use common::verdicts::{mirror, stands};
-use common::{acme, alice, home};
+use common::{acme, alice, deletion, home};
 use grasp_core::VerifiedEvent;
 use grasp_testkit::behaviour::{Behaviour, Negentropy};
 use grasp_testkit::chaos::ChaosRelay;
@@ -29,7 +29,11 @@ const SETTINGS: [(&str, &str); 3] = [
 
 impl World {
     async fn new(behaviour: Behaviour) -> Self {
-        let server = home(&SETTINGS).serve().await;
+        Self::with(behaviour, &[]).await
+    }
+
+    async fn with(behaviour: Behaviour, settings: &[(&str, &str)]) -> Self {
+        let server = home(&[&SETTINGS, settings].concat()).serve().await;
         let relay = ChaosRelay::start(behaviour).await;
         let clones = [acme().clone_url(DOMAIN)];
         let relays = [format!("ws://{DOMAIN}"), relay.url().to_owned()];
@@ -97,5 +101,25 @@ async fn s30_what_we_do_not_want_of_a_relay_is_not_what_we_lack() {
     let shown = mirror(&world.server, world.relay.address()).await;
     assert_eq!(shown["events"]["we_lack"], 0, "{shown}");
     world.relay.publishes(&world.signed[1]);
+    world.stands("equal", "has all 5 events").await;
+}
+
+#[tokio::test]
+async fn s30_what_finds_no_room_here_is_what_we_lack_until_nobody_wants_it() {
+    let room_for_two = [("NGIT_RELAY_MAX_HELD_PER_KEY", "2")];
+    let world = World::with(Behaviour::honest(), &room_for_two).await;
+    for event in world.signed.iter().chain(&world.issues) {
+        world.relay.publishes(event);
+    }
+    world.stands("equal", "has all 5 events").await;
+    let tips = ["1", "2", "3"].map(|digit| digit.repeat(40)).map(|tip| tip.parse().unwrap());
+    let requests = tips.map(|tip| acme().pull_request(&alice(), now(), &tip));
+    requests.iter().for_each(|event| world.relay.publishes(event));
+    world.stands("we_lack", "has 1 event that we lack and this server has no room for").await;
+    let shown = mirror(&world.server, world.relay.address()).await;
+    assert_eq!((&shown["events"]["we_lack"], &shown["events"]["no_room"]), (&1.into(), &1.into()));
+    let mut client = Client::connect(&world.server.url()).await;
+    let taken_back = deletion(&alice(), now(), &requests.iter().collect::<Vec<_>>());
+    assert!(client.publishes(&taken_back).await.ok);
     world.stands("equal", "has all 5 events").await;
 }

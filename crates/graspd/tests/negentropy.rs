@@ -110,29 +110,66 @@ async fn too_many_events_for_one_reconciliation_are_refused_with_advice() {
     assert_eq!(client.heard().await[0], "NEG-MSG", "a narrower filter fits");
 }
 
+/// Everything, under a filter that no other number has.
+fn all_of(number: usize) -> Value {
+    json!({"kinds": [1621], "since": number})
+}
+
 #[tokio::test]
-async fn all_reconciliations_together_have_a_limit_and_give_back_their_share() {
+async fn all_reconciliations_together_have_a_limit_and_the_idlest_one_ends_for_the_next() {
     let home =
         home(&[("NGIT_RELAY_MAX_NEG_ITEMS", "100"), ("NGIT_RELAY_MAX_NEG_TOTAL_ITEMS", "250")]);
     let mut events = vec![acme().announcement(THEN)];
     events.extend((0..100).map(|n| acme().issue(&alice(), THEN + n, "one of many")));
     home.imports(&events).await;
     let server = home.serve().await;
-    let all = json!({"kinds": [1621]});
     let mut greedy = Client::connect(&server.url()).await;
-    for name in ["one", "two"] {
-        greedy.say(&opening(name, &all)).await;
+    for (number, name) in ["one", "two"].into_iter().enumerate() {
+        greedy.say(&opening(name, &all_of(number))).await;
         assert_eq!(greedy.heard().await[0], "NEG-MSG");
     }
     let mut other = Client::connect(&server.url()).await;
-    other.say(&opening("n", &all)).await;
-    let refused = other.heard().await;
-    assert_eq!(refused[0], "NEG-ERR");
-    assert!(says(&refused, "blocked: too many events are being reconciled"), "{refused}");
-    greedy.say(&json!(["NEG-CLOSE", "one"])).await;
-    greedy.fence().await;
-    other.say(&opening("n", &all)).await;
+    other.say(&opening("shared", &all_of(1))).await;
+    assert_eq!(other.heard().await[0], "NEG-MSG", "the same set, which takes no more room");
+    other.say(&opening("n", &all_of(2))).await;
     assert_eq!(other.heard().await[0], "NEG-MSG");
+    greedy.say(&json!(["NEG-MSG", "one", "61"])).await;
+    let ended = greedy.heard().await;
+    assert_eq!((&ended[0], &ended[1]), (&json!("NEG-ERR"), &json!("one")), "{ended}");
+    assert!(says(&ended, "closed: others needed the room"), "{ended}");
+    greedy.say(&json!(["NEG-CLOSE", "two"])).await;
+    greedy.fence().await;
+}
+
+#[tokio::test]
+async fn two_hundred_reconciliations_of_one_address_leave_room_for_another_address() {
+    let home = home(&[
+        ("NGIT_RELAY_MAX_NEG_ITEMS", "1000"),
+        ("NGIT_RELAY_MAX_NEG_TOTAL_ITEMS", "4000"),
+        ("NGIT_TRUSTED_PROXY_CIDRS", "127.0.0.0/8"),
+    ]);
+    let mut events = vec![acme().announcement(THEN)];
+    events.extend((0..300).map(|n| acme().issue(&alice(), THEN + n, "one of many")));
+    home.imports(&events).await;
+    let server = home.serve().await;
+    let (mut greedy, mut opened) = (Vec::new(), 0);
+    for connection in 0..20 {
+        let from = [("X-Forwarded-For", "203.0.113.1")];
+        let mut client = Client::connect_with(&server.url(), &from).await;
+        for number in 0..10 {
+            client.say(&opening(&format!("n{number}"), &all_of(10 * connection + number))).await;
+            let answer = client.heard().await;
+            opened += usize::from(answer[0] == "NEG-MSG");
+            let refused = "blocked: the reconciliations of your address keep 1000 events";
+            assert!(answer[0] == "NEG-MSG" || says(&answer, refused), "{answer}");
+        }
+        greedy.push(client);
+    }
+    assert_eq!(opened, 3, "a quarter of the room");
+    let from = [("X-Forwarded-For", "203.0.113.2")];
+    let mut other = Client::connect_with(&server.url(), &from).await;
+    let (found, _) = reconciles(&mut other, "n", &json!({"kinds": [1621]}), &[]).await;
+    assert_eq!(found.need.len(), 300);
 }
 
 #[tokio::test]

@@ -89,7 +89,10 @@ async fn a_branch_is_a_commit_and_nothing_else() {
         let list = commands(&[(&first.to_hex(), &odd.to_hex(), MAIN)], "report-status");
         let body = [list, hosted.pack_of(&first, &tag).await].concat();
         let page = posts(&hosted.place(""), "git-receive-pack", &[], &body).await;
-        assert!(page.body.contains("unpack missing objects"), "{page:?}");
+        assert!(
+            page.body.contains("unpack a ref of the signed state cannot be served"),
+            "{page:?}"
+        );
         assert!(!hosted.serves(&state).await);
     }
     assert_eq!(hosted.shown().await, refs(&[(MAIN, first)]));
@@ -223,4 +226,158 @@ async fn branches_may_have_any_name_git_allows() {
     assert_eq!(hosted.shown().await, refs(&all));
     let copy = WorkTree::clone(&Git::any(), &hosted.url(), &["--mirror"]).await;
     assert_eq!(copy.rev_parse("refs/heads/ünï/🦀").await, second);
+}
+
+/// Objects that few repositories have, made once and used in many states.
+struct OddObjects {
+    plain: Vec<Oid>,
+    /// Each a tag of the one before.
+    nested: Vec<Oid>,
+    /// What a branch cannot point to and a tag can.
+    others: Vec<Oid>,
+    /// Each a delta on the one before, once packed.
+    deep: Vec<Oid>,
+}
+
+/// The content of a tag object.
+fn tag_of(target: &Oid, kind: &str, message: &str) -> String {
+    format!(
+        "object {target}\ntype {kind}\ntag t\ntagger A <a@example.com> 1700000000 +0000\n\n{message}"
+    )
+}
+
+async fn write_object(tree: &WorkTree, kind: &str, content: &str) -> Oid {
+    let args = ["hash-object", "-t", kind, "-w", "--stdin"];
+    tree.git_reading(&args, content.as_bytes()).await.parse().unwrap()
+}
+
+impl OddObjects {
+    const NESTED: usize = 80;
+    const DEEP: usize = 300;
+
+    async fn make(tree: &WorkTree, first: &Oid) -> Self {
+        let blob = write_object(tree, "blob", "a blob\n").await;
+        let root = tree.rev_parse("main^{tree}").await;
+        let mut others = vec![blob, root];
+        let mut random = Random::seeded(11);
+        for (target, kind, bytes) in [
+            (&blob, "blob", 10),
+            (&root, "tree", 10),
+            (first, "commit", 1 << 20),
+            (&blob, "blob", 2 << 20),
+        ] {
+            let mut message = String::new();
+            while message.len() <= bytes {
+                message.push_str(&format!("{:x}\n", random.next_u64()));
+            }
+            others.push(write_object(tree, "tag", &tag_of(target, kind, &message)).await);
+        }
+        let mut nested = vec![write_object(tree, "tag", &tag_of(first, "commit", "1\n")).await];
+        while nested.len() < Self::NESTED {
+            let inner = nested[nested.len() - 1];
+            nested.push(write_object(tree, "tag", &tag_of(&inner, "tag", "more\n")).await);
+        }
+        let plain = vec![*first, tree.commit("README", "second").await];
+        let deep = Self::deep(tree, first).await;
+        Self { plain, nested, others, deep }
+    }
+
+    /// One process writes them, and one packs them as deep as they are many.
+    async fn deep(tree: &WorkTree, first: &Oid) -> Vec<Oid> {
+        let mut random = Random::seeded(12);
+        let (mut message, mut paths) = (String::new(), String::new());
+        let dir = tempfile::tempdir().unwrap();
+        for at in 0..Self::DEEP {
+            message.push_str(&format!("{:x}\n", random.next_u64()));
+            let path = dir.path().join(at.to_string());
+            std::fs::write(&path, tag_of(first, "commit", &message)).unwrap();
+            paths.push_str(&format!("{}\n", path.display()));
+        }
+        let args = ["hash-object", "-t", "tag", "-w", "--stdin-paths"];
+        let written = tree.git_reading(&args, paths.as_bytes()).await;
+        let deep: Vec<Oid> = written.lines().map(|oid| oid.parse().unwrap()).collect();
+        let names: String = deep.iter().map(|oid| format!("{oid}\n")).collect();
+        let pack = tree.path().join(".git/objects/pack/pack").display().to_string();
+        let args = ["pack-objects", "-q", "--depth=4095", "--window=8", &pack];
+        tree.git_reading(&args, names.as_bytes()).await;
+        tree.git(&["prune-packed"]).await;
+        deep
+    }
+
+    /// A few branches and tags, most of which git can have.
+    fn state(&self, random: &mut Random) -> Vec<(String, Oid)> {
+        let mut refs = vec![(MAIN.to_owned(), *random.pick(&self.plain))];
+        for at in 0..random.below(4) {
+            let oid = match random.below(3) {
+                0 => random.pick(&self.nested),
+                1 => random.pick(&self.others),
+                _ => random.pick(&self.plain),
+            };
+            let folder = if random.one_in(12) { "heads" } else { "tags" };
+            refs.push((format!("refs/{folder}/odd{at}"), *oid));
+        }
+        if random.one_in(25) {
+            let deep = self.deep.iter().enumerate();
+            refs.extend(deep.map(|(at, oid)| (format!("refs/tags/deep{at:03}"), *oid)));
+        }
+        refs
+    }
+}
+
+/// Signs random states and pushes them: what is served is listed in full, and a push succeeds if and
+/// only if the refs moved.
+async fn random_states_are_shown_whole_or_not_at_all(seed: u64, cases: usize) {
+    let (mut hosted, first) = Hosted::published(&Git::any(), &[]).await;
+    let odd = OddObjects::make(&hosted.tree, &first).await;
+    let mut random = Random::seeded(seed);
+    let (mut taken, mut refused) = (0, 0);
+    let mut before = refs(&[(MAIN, first)]);
+    for case in 0..cases {
+        let wanted = odd.state(&mut random);
+        let named: Vec<(&str, Oid)> = wanted.iter().map(|(name, oid)| (&**name, *oid)).collect();
+        let what = format!(
+            "seed {seed}, case {case}: {} refs, {:?}",
+            named.len(),
+            &named[..named.len().min(5)]
+        );
+        let expected = refs(&named);
+        let (state, answer) = hosted.says(&named, Some("main")).await;
+        assert!(answer.ok, "{what}: {answer:?}");
+        let mut specs: Vec<String> =
+            named.iter().map(|(name, oid)| format!("+{oid}:{name}")).collect();
+        let gone = before.keys().filter(|name| !expected.contains_key(*name));
+        specs.extend(gone.map(|name| format!(":{name}")));
+        let specs: Vec<&str> = specs.iter().map(String::as_str).collect();
+        let push = hosted.pushes(&specs).await;
+        let mut shown = hosted.shown().await;
+        shown.retain(|name, _| !name.ends_with("^{}"));
+        let is_served = hosted.serves(&state).await;
+        assert_eq!(is_served, shown == expected, "{what}: {push:?}, {answer:?}");
+        assert_eq!(push.ok, shown == expected, "{what}: {push:?}");
+        assert!(!push.says("internal error"), "{what}: {push:?}");
+        if push.ok {
+            taken += 1;
+        } else {
+            refused += 1;
+            assert_eq!(shown, before, "{what}: {push:?}");
+            assert!(push.says("a branch must point to a commit"), "{what}: {push:?}");
+        }
+        before = shown;
+    }
+    println!(
+        "{cases} states: {taken} taken and listed in full, {refused} refused and nothing moved"
+    );
+    assert!(taken > refused, "most are fine");
+}
+
+#[tokio::test]
+async fn odd_tags_are_shown_whole_or_refused_with_the_reason() {
+    random_states_are_shown_whole_or_not_at_all(1, 50).await;
+}
+
+/// Run by `scripts/odd-tags`.
+#[tokio::test]
+#[ignore = "takes minutes"]
+async fn a_thousand_states_with_odd_tags_are_shown_whole_or_not_at_all() {
+    random_states_are_shown_whole_or_not_at_all(2, 1_000).await;
 }

@@ -123,15 +123,38 @@ async fn a_sync_that_is_asked_for_brings_what_a_relay_did_not_tell() {
         let missed = it.misses(&format!("missed before {what:?}")).await;
         let asked = it.sync_now(what).await;
         assert!(asked.status.success(), "{}", errors(&asked));
-        assert!(out(&asked).contains("one relay is asked"), "{}", out(&asked));
-        it.serves(&missed).await;
+        assert_eq!(out(&asked), "one relay was asked and compared\n");
+        let is_here = holds(&it.server, &[missed.id]).await;
+        assert!(is_here, "the command ends when the sync is done");
         it.roots += 1;
         it.settles().await;
         it.is_equal().await;
     }
     let asked = it.sync_now(&[&repo, "--json"]).await;
     let told: Value = serde_json::from_str(&out(&asked)).unwrap();
-    assert_eq!(told["relays"], 1, "{told}");
+    assert_eq!((&told["relays"], &told["done"]), (&1.into(), &1.into()), "{told}");
+    let started = it.sync_now(&[&repo, "--no-wait"]).await;
+    assert!(started.status.success(), "{}", errors(&started));
+    assert_eq!(out(&started), "one relay is asked; `graspd relays` tells how it goes\n");
+}
+
+#[tokio::test]
+async fn a_sync_that_cannot_reach_a_relay_says_so_and_ends() {
+    let it = Followed::begins().await;
+    let Followed { server, relay, .. } = it;
+    let url = relay.url().to_owned();
+    drop(relay);
+    until("the link is gone", || async {
+        let page = http("GET", &format!("{}/api/v1/relays", server.address), &[]).await;
+        let relays: Value = serde_json::from_str(&page.body).unwrap();
+        relays["relays"][0]["connected"] == false
+    })
+    .await;
+    let asked = server.home().runs(&["sync", "now", "acme"]).await;
+    assert_eq!(asked.status.code(), Some(1), "{}", out(&asked));
+    assert!(out(&asked).starts_with("0 of 1 relays were asked and compared\n"), "{}", out(&asked));
+    let why = format!("- {url} cannot be reached; tried again at ");
+    assert!(out(&asked).contains(&why), "{}", out(&asked));
 }
 
 #[tokio::test]
@@ -171,7 +194,7 @@ async fn a_sync_that_cannot_be_asked_for_is_refused_with_what_to_do() {
         (&format!("{nobodys}/acme"), "there is no such repository here"),
         ("wss://relay.example", "this relay is not followed; see `graspd relays`"),
         ("relay.example", "a relay by its URL (wss://...)"),
-        ("acme", "name a repository as <npub>/<identifier>"),
+        ("amce", "did you mean `acme`?"),
     ] {
         for args in [&[what][..], &[what, "--json"]] {
             let refused = it.sync_now(args).await;

@@ -229,7 +229,8 @@ async fn a_stored_repository_that_is_blacklisted_later_is_no_longer_served() {
 
 #[tokio::test]
 async fn a_full_waiting_room_refuses_newcomers_and_keeps_who_was_let_in() {
-    let server = server(&[("NGIT_RELAY_MAX_HELD_EVENTS", "3")]).await;
+    // A quarter of it is for announcements that clients send.
+    let server = server(&[("NGIT_RELAY_MAX_HELD_EVENTS", "12")]).await;
     let mut client = Client::connect(&server.url()).await;
     let announces = |n: u64| {
         let repository = Repository::new(Author::number(50 + n), "waiting");

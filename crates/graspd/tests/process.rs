@@ -3,10 +3,11 @@
 
 mod common;
 
+use common::hosted::{Hosted, MAIN};
 use common::{THEN, acme, alice, bob, grasp_list, home, server, serving};
 use futures_util::{SinkExt, StreamExt};
 use grasp_core::{Event, VerifiedEvent};
-use grasp_testkit::{Author, Client, Repository, http, json_lines, until};
+use grasp_testkit::{Author, Client, Git, Repository, http, json_lines, until};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -297,11 +298,32 @@ async fn the_memory_backend_works_and_forgets() {
     let held = acme().announcement_listing(&server.address, THEN);
     assert!(client.publishes(&held).await.text.starts_with("purgatory:"));
     assert!(server.stop().await);
-    assert_eq!(fs::read_dir(server.data_path()).unwrap().count(), 0, "nothing was written");
+    let left: Vec<_> = fs::read_dir(server.data_path()).unwrap().flatten().collect();
+    assert!(left.iter().all(|it| it.file_name() == "git"), "no event was written: {left:?}");
     server.restart().await;
     let mut client = Client::connect(&server.url()).await;
     assert_eq!(client.counts(&[json!({})]).await, 0);
     assert!(!server.home().runs(&["events", "export"]).await.status.success());
+}
+
+#[tokio::test]
+async fn the_memory_backend_puts_git_data_where_it_is_told_and_cleans_up_after_a_kill() {
+    let tmp = tempfile::tempdir().unwrap();
+    let tmp_path = tmp.path().display().to_string();
+    let settings = [("NGIT_DATABASE_BACKEND", "memory"), ("TMPDIR", &tmp_path)];
+    let mut hosted = Hosted::announced(&Git::any(), &settings).await;
+    let tip = hosted.tree.commit("README", "hello").await;
+    hosted.signs(&[(MAIN, tip)]).await;
+    hosted.pushes(&["main"]).await.expect("a push");
+    assert!(hosted.directory().join("packed-refs").exists(), "in NGIT_GIT_DATA_PATH");
+    let directories = || fs::read_dir(tmp.path()).unwrap().count();
+    assert_eq!(directories(), 1);
+    hosted.server.kill().await;
+    assert_eq!(directories(), 1, "a kill leaves it");
+    hosted.server.restart().await;
+    assert_eq!(directories(), 1, "the next start removes it and makes its own");
+    assert!(hosted.server.stop().await);
+    assert_eq!(directories(), 0);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ mod common;
 use common::hosted::{DOMAIN, Hosted, MAIN, PURGATORY, assert_refused, refs};
 use common::{THEN, alice, bob, deletion};
 use grasp_core::{Kind, Oid, VerifiedEvent};
-use grasp_testkit::{Draft, Git, Ran, Reply, Repository, WorkTree, until};
+use grasp_testkit::{Author, Client, Draft, Git, Ran, Reply, Repository, WorkTree, http, until};
 
 const LATER: u64 = THEN + 1_000;
 
@@ -124,10 +124,87 @@ async fn an_event_first_waits_for_exactly_its_commit() {
 #[tokio::test]
 async fn a_commit_that_is_here_already_needs_no_push() {
     let mut it = Offer::made(&Git::any(), &[]).await;
+    let second = it.hosted.tree.commit("README", "second").await;
+    it.hosted.signs(&[(MAIN, second)]).await;
+    it.hosted.pushes(&["main"]).await.expect("the second push");
     let event = it.proposes(&it.first);
     let answer = it.hosted.client.publishes(&event).await;
     assert!(answer.accepted(), "{answer:?}");
-    assert!(it.shows(&it.first, &event).await);
+    let shown = refs(&[(MAIN, second), (&place(&event), it.first)]);
+    assert_eq!(it.hosted.shown().await, shown);
+}
+
+#[tokio::test]
+async fn a_commit_that_is_the_tip_of_a_branch_needs_no_ref() {
+    let mut it = Offer::made(&Git::any(), &[]).await;
+    let event = it.proposes(&it.first);
+    assert!(it.hosted.client.publishes(&event).await.accepted());
+    assert!(it.hosted.serves(&event).await);
+    assert_eq!(it.hosted.shown().await, refs(&[(MAIN, it.first)]));
+    it.pushes(&it.first, &event).await.expect("nothing is missing");
+    assert_eq!(it.hosted.shown().await, refs(&[(MAIN, it.first)]));
+}
+
+/// From which address a client seems to come, behind a trusted proxy.
+const BEHIND_PROXY: [(&str, &str); 1] = [("NGIT_TRUSTED_PROXY_CIDRS", "127.0.0.0/8")];
+
+async fn from(hosted: &Hosted, address: &str) -> Client {
+    Client::connect_with(&hosted.server.url(), &[("X-Forwarded-For", address)]).await
+}
+
+#[tokio::test]
+async fn strangers_cannot_close_a_repository_to_pull_requests() {
+    let mut it = Offer::made(&Git::any(), &BEHIND_PROXY).await;
+    let spam = it.copy.commit("README", "spam").await;
+    let first = it.hosted.acme.pull_request(&bob(), LATER, &spam);
+    it.pushes(&spam, &first).await.expect("the commit all of them name");
+    let mut clients = Vec::new();
+    for number in 1..=9 {
+        clients.push(from(&it.hosted, &format!("203.0.113.{number}")).await);
+    }
+    let (mut taken, mut refused) = (0, String::new());
+    for number in 0..90_u64 {
+        let author = Author::number(5_000 + number);
+        let event = match number {
+            0 => first.clone(),
+            _ => it.hosted.acme.pull_request(&author, LATER + number, &spam),
+        };
+        let client = &mut clients[usize::try_from(number % 9).expect("a few")];
+        let answer = client.publishes(&event).await;
+        match answer.ok {
+            true => taken += 1,
+            false => refused = answer.text,
+        }
+    }
+    assert_eq!(taken, 20, "{refused}");
+    assert!(refused.contains("at most 20 pull requests"), "{refused}");
+    assert!(refused.contains("the same commit"), "{refused}");
+    let event = it.proposes(&it.tip);
+    it.pushes(&it.tip, &event).await.expect("an honest push");
+    let answer = from(&it.hosted, "198.51.100.7").await.publishes(&event).await;
+    assert!(answer.accepted(), "{answer:?}");
+    it.hosted.crashes().await;
+    assert!(it.hosted.serves(&event).await);
+    assert_eq!(
+        it.hosted.shown().await.len(),
+        22,
+        "the branch, 20 of the same commit, and this one"
+    );
+    let again = it.hosted.acme.pull_request(&alice(), LATER + 200, &spam);
+    let answer = from(&it.hosted, "198.51.100.7").await.publishes(&again).await;
+    assert!(!answer.ok, "it is counted after a power cut: {answer:?}");
+    // The owner closes one of them, and its place is free.
+    let close = Draft::new(Kind(1632), LATER + 300).tag(&["e", &first.id.to_hex()]);
+    let close = close.tag(&["a", &it.hosted.acme.coordinate()]);
+    let stranger = bob().signs(close.clone());
+    assert!(it.hosted.client.publishes(&stranger).await.ok);
+    assert!(it.hosted.shown().await.contains_key(&place(&first)), "a stranger frees nothing");
+    let close = it.hosted.acme.owner.signs(close);
+    assert!(it.hosted.client.publishes(&close).await.ok);
+    assert!(!it.hosted.shown().await.contains_key(&place(&first)));
+    assert!(it.hosted.serves(&first).await, "the event stays");
+    let answer = from(&it.hosted, "198.51.100.7").await.publishes(&again).await;
+    assert!(answer.accepted(), "{answer:?}");
 }
 
 #[tokio::test]
@@ -145,7 +222,7 @@ async fn the_ref_goes_with_the_event_and_not_by_a_push() {
     let stranger = WorkTree::init(&Git::any()).await;
     assert!(!stranger.fetch(&it.hosted.url(), &[&place(&event)]).await.ok);
     let push = it.copy.push(&it.hosted.url(), &[&format!(":{}", place(&event))]).await;
-    push.expect("what is gone may be deleted");
+    assert_refused(&push, "is not here, so there is nothing to delete");
 }
 
 #[tokio::test]
@@ -172,7 +249,11 @@ async fn what_nobody_signed_for_is_pushed_on_its_own() {
     assert_eq!(it.hosted.shown().await, refs(&[(MAIN, it.first)]));
     assert!(it.hosted.client.publishes(&event).await.text.starts_with(PURGATORY));
     it.copy.push(&it.hosted.url(), &both).await.expect("both are signed for now");
-    assert_eq!(it.hosted.shown().await, refs(&[(MAIN, it.tip), (&place(&event), it.tip)]));
+    assert_eq!(
+        it.hosted.shown().await,
+        refs(&[(MAIN, it.tip)]),
+        "the tip of a branch needs no ref"
+    );
     assert!(it.hosted.serves(&event).await);
 }
 
@@ -232,4 +313,26 @@ async fn uploads_without_an_event_do_not_stay() {
     assert!(it.hosted.client.publishes(&event).await.text.starts_with(PURGATORY));
     it.pushes(&it.tip, &event).await.expect("once more, for its event");
     assert!(it.hosted.serves(&event).await);
+}
+
+#[tokio::test]
+async fn issues_and_pull_requests_are_counted_on_the_page_in_the_api_and_in_the_cli() {
+    let mut it = Offer::made(&Git::any(), &[]).await;
+    let event = it.proposes(&it.tip);
+    it.pushes(&it.tip, &event).await.expect("before the event");
+    assert!(it.hosted.client.publishes(&event).await.accepted());
+    for number in 0..3 {
+        let issue = it.hosted.acme.issue(&bob(), LATER + number, &format!("issue {number}"));
+        assert!(it.hosted.client.publishes(&issue).await.accepted());
+    }
+    let (server, owner) = (&it.hosted.server, it.hosted.acme.owner.key.to_npub());
+    let api = http("GET", &format!("{}/api/v1/repos/{owner}/acme", server.address), &[]).await;
+    let api: serde_json::Value = serde_json::from_str(&api.body).expect("JSON");
+    assert_eq!((&api["threads"]["open"], &api["threads"]["all"]), (&4.into(), &4.into()), "{api}");
+    let page = http("GET", &it.hosted.place(""), &[]).await;
+    assert!(page.body.contains("4 open, 4 in all"), "{}", page.body);
+    let told =
+        server.command(&["repo", &format!("{owner}/acme")]).output().await.expect("graspd repo");
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.contains("4 open of 4"), "{told}");
 }

@@ -99,15 +99,36 @@ async fn branches_move_back_and_away_as_they_are_signed() {
 #[tokio::test]
 async fn half_of_what_was_signed_is_not_enough() {
     let (mut hosted, first) = Hosted::published(&Git::any(), &[]).await;
+    let third = hosted.tree.commit("README", "third").await;
+    hosted.tree.branch("side", &third).await;
+    hosted.tree.git(&["reset", "-q", "--hard", &first.to_hex()]).await;
     let second = hosted.tree.commit("README", "second").await;
-    hosted.tree.branch("side", &second).await;
-    hosted.signs(&[(MAIN, second), ("refs/heads/side", second)]).await;
+    hosted.signs(&[(MAIN, second), ("refs/heads/side", third)]).await;
     let half = hosted.pushes(&["main"]).await;
     assert_refused(&half, "refs/heads/side would be absent");
     hosted.tree.branch("more", &second).await;
     assert_refused(&hosted.pushes(&["main", "side", "more"]).await, "refs/heads/more would be at");
     assert_eq!(hosted.shown().await, refs(&[(MAIN, first)]));
     hosted.pushes(&["main", "side"]).await.expect("all of it");
+}
+
+#[tokio::test]
+async fn a_push_of_one_branch_completes_the_signed_state() {
+    let (mut hosted, first) = Hosted::published(&Git::any(), &[]).await;
+    let old = hosted.tree.commit("README", "old").await;
+    hosted.tree.branch("old", &old).await;
+    hosted.tree.branch("next", &first).await;
+    let branches = [(MAIN, old), ("refs/heads/old", old), ("refs/heads/next", first)];
+    hosted.signs(&branches).await;
+    hosted.pushes(&["main", "old", "next"]).await.expect("three branches");
+    // `old` goes, `next` moves to a commit that is here, `v1` is new and comes with `main`.
+    let second = hosted.tree.commit("README", "second").await;
+    let signed = [(MAIN, second), ("refs/heads/next", old), ("refs/tags/v1", second)];
+    let state = hosted.signs(&signed).await;
+    assert!(!hosted.serves(&state).await);
+    hosted.pushes(&["main"]).await.expect("one branch of three");
+    assert_eq!(hosted.shown().await, refs(&signed));
+    assert!(hosted.serves(&state).await);
 }
 
 #[tokio::test]

@@ -131,12 +131,12 @@ async fn the_end_of_stored_events_says_whether_there_is_more() {
     let server = home.serve().await;
     let mut client = Client::connect(&server.url()).await;
     for (filters, hint) in [
-        (vec![json!({"kinds": [1621], "limit": 3})], json!("more")),
-        (vec![json!({"kinds": [30617], "limit": 1})], json!("finish")),
-        (vec![json!({"kinds": [30617]})], json!("finish")),
-        (vec![json!({"kinds": [1621]})], json!("more")),
-        (vec![json!({"kinds": [30617]}), json!({"kinds": [1621], "limit": 5})], json!("more")),
-        (vec![json!({"kinds": [4242]})], json!("finish")),
+        (vec![json!({"kinds": [1621], "limit": 3})], json!(["more"])),
+        (vec![json!({"kinds": [30617], "limit": 1})], json!(["finish"])),
+        (vec![json!({"kinds": [30617]})], json!(["finish"])),
+        (vec![json!({"kinds": [1621]})], json!(["more"])),
+        (vec![json!({"kinds": [30617]}), json!({"kinds": [1621], "limit": 5})], json!(["more"])),
+        (vec![json!({"kinds": [4242]})], json!(["finish"])),
         (vec![json!({"kinds": [1621], "limit": 0})], Value::Null),
     ] {
         let heard = client.subscribes("s", &filters).await;
@@ -147,7 +147,7 @@ async fn the_end_of_stored_events_says_whether_there_is_more() {
     loop {
         let heard = client.subscribes("p", &[json!({"kinds": [1621], "until": end})]).await;
         found.extend(heard.iter().filter_map(|message| message[2]["id"].as_str().map(hex)));
-        if heard.last().unwrap()[2] == "finish" {
+        if heard.last().unwrap()[2] == json!(["finish"]) {
             break;
         }
         end = heard[heard.len() - 2][2]["created_at"].as_u64().unwrap() - 1;

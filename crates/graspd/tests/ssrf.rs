@@ -304,7 +304,11 @@ async fn s40_who_says_nothing_is_not_waited_for() {
 #[tokio::test]
 async fn s11_a_relay_is_asked_what_it_is_while_we_greet_it() {
     let limitation = json!({"max_subscriptions": 7, "max_message_length": 5, "default_limit": 3});
-    let info = json!({"limitation": limitation, "supported_grasps": ["GRASP-01"]}).to_string();
+    let info = json!({
+        "limitation": limitation, "supported_grasps": ["GRASP-01"],
+        "git_limits": {"requests_per_minute": 900},
+    });
+    let info = info.to_string();
     let it = Relay::plain(Says::socket(), Says::info(&info)).await;
     let instance = Instance::random().unwrap();
     let dialer = Dialer::new(instance.clone(), DialLimits::default()).unwrap();
@@ -315,6 +319,8 @@ async fn s11_a_relay_is_asked_what_it_is_while_we_greet_it() {
         message_bytes_max: Some(5),
         limit_default: Some(3),
         grasp: true,
+        git_requests_per_minute: Some(900),
+        nip77: None,
     };
     assert_eq!((dialled.peer, dialled.address), (told, it.address));
     assert_eq!(dialled.socket.next().await.unwrap().unwrap(), Message::text("hello"));

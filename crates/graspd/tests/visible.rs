@@ -70,7 +70,7 @@ async fn s28_what_was_missed_while_it_was_live_is_counted_as_a_gap() {
     relay.becomes(Behaviour::honest());
     relay.drops_everyone();
     follower.has(&[&missed]).await;
-    let name = format!("ngit_sync_gap_events_total{{relay=\"{}\"}} 1", relay.url());
+    let name = format!("ngit_sync_gap_events_total{{kind=\"late\",relay=\"{}\"}} 1", relay.url());
     until("the gap is counted", || async {
         let place = format!("{}/metrics", follower.server.address);
         http("GET", &place, &[]).await.body.contains(&name)

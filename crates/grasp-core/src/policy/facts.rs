@@ -5,6 +5,7 @@ use crate::event::{Event, Rank};
 use crate::id::{EventId, Oid, PubKey};
 use crate::maintainers::{Family, Standing};
 use crate::nip09::is_request;
+use crate::unfit::UnfitRef;
 use crate::{Kind, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -100,6 +101,8 @@ pub struct StateFacts {
     pub family: Family,
     /// Which of the objects it names are here, in a repository of this family.
     pub present: BTreeSet<Oid>,
+    /// A branch or tag whose object is here and can never be shown under that name.
+    pub unfit: Option<UnfitRef>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]

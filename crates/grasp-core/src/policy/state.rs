@@ -16,6 +16,9 @@ pub(super) fn judge(it: &State, facts: &StateFacts, rules: &Rules) -> Verdict {
     if !it.satisfiable {
         return Verdict::Hold(Needs::Unsatisfiable);
     }
+    if let Some(unfit) = &facts.unfit {
+        return Verdict::Hold(Needs::Unfit(unfit.clone()));
+    }
     let missing: Vec<Oid> = it.objects().difference(&facts.present).copied().collect();
     if !missing.is_empty() {
         return Verdict::Hold(Needs::GitData { missing });

@@ -1,8 +1,9 @@
 //! What a rule answers, and how that is put to whoever sent the event.
 
-use super::Reason;
+use super::{Reason, RefusalClass};
 use crate::id::{EventId, Oid, RepoId};
 use crate::kind::Kind;
+use crate::unfit::UnfitRef;
 use std::fmt;
 
 /// The literal sentence GRASP-01 gives for held events; clients may show it.
@@ -33,10 +34,19 @@ pub enum Needs {
     GitData { missing: Vec<Oid> },
     /// It names something that is no object or no ref. Never hunted, never shown to git.
     Unsatisfiable,
+    /// One of its objects is here and can never be shown under the name it gives it.
+    Unfit(UnfitRef),
     /// This repository is not served yet.
     Repository(RepoId),
     /// What it refers to is not served yet.
     Anchor,
+}
+
+impl Needs {
+    /// Would it be served if its git data were here as it says?
+    pub(super) const fn waits_for_git(&self) -> bool {
+        matches!(self, Self::GitData { .. } | Self::Unsatisfiable | Self::Unfit(_))
+    }
 }
 
 /// An event and what it waits for, in the words everybody gets: the sender, git, the page, the API.
@@ -84,6 +94,9 @@ impl fmt::Display for Needs {
             Self::Unsatisfiable => {
                 f.write_str("names an object or a ref that git cannot have, so it waits in vain")
             }
+            Self::Unfit(unfit) => {
+                write!(f, "waits in vain: {unfit}; sign a state that names another object there")
+            }
             Self::Repository(repo) => write!(f, "waits until {repo} is served"),
             Self::Anchor => f.write_str("waits until what it refers to is served"),
         }
@@ -112,16 +125,28 @@ pub enum Remains {
 pub struct Answer {
     pub ok: bool,
     pub text: String,
+    /// Why the event did not come to be here by this offer; `None`: it did.
+    pub refusal: Option<RefusalClass>,
+}
+
+impl Answer {
+    pub fn taken(text: impl Into<String>) -> Self {
+        Self { ok: true, text: text.into(), refusal: None }
+    }
+
+    pub fn refused(reason: &Reason) -> Self {
+        Self { ok: reason.is_ok(), text: reason.to_string(), refusal: Some(reason.class()) }
+    }
 }
 
 impl Verdict {
     pub fn answer(&self) -> Answer {
         match self {
-            Self::Accept | Self::PassOn => Answer { ok: true, text: String::new() },
-            Self::Hold(needs) => Answer { ok: true, text: held(needs) },
+            Self::Accept | Self::PassOn => Answer::taken(""),
+            Self::Hold(needs) => Answer::taken(held(needs)),
             Self::Withdraw(withdrawal) => withdrawal.answer(),
-            Self::Defer => Answer { ok: true, text: DEFERRED.to_owned() },
-            Self::Reject(reason) => Answer { ok: reason.is_ok(), text: reason.to_string() },
+            Self::Defer => Answer::taken(DEFERRED),
+            Self::Reject(reason) => Answer::refused(reason),
         }
     }
 
@@ -132,6 +157,7 @@ impl Verdict {
             Self::PassOn => "passed-on",
             Self::Hold(Needs::GitData { .. }) => "held-git-data",
             Self::Hold(Needs::Unsatisfiable) => "held-unsatisfiable",
+            Self::Hold(Needs::Unfit(_)) => "held-unfit",
             Self::Hold(Needs::Repository(_)) => "held-repository",
             Self::Hold(Needs::Anchor) => "held-anchor",
             Self::Withdraw(_) => "withdrawn",
@@ -144,11 +170,12 @@ impl Verdict {
 impl Withdrawal {
     fn answer(&self) -> Answer {
         match &self.remains {
-            Remains::Served => Answer { ok: true, text: String::new() },
-            Remains::Held(needs) => Answer { ok: true, text: held(needs) },
+            Remains::Served => Answer::taken(""),
+            Remains::Held(needs) => Answer::taken(held(needs)),
             Remains::Aside(why) => Answer {
                 ok: false,
                 text: format!("{why}; the repository is no longer served here"),
+                refusal: Some(why.class()),
             },
         }
     }

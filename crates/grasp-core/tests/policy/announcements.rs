@@ -61,7 +61,7 @@ fn an_older_version_changes_nothing() {
         "N 1.2 same second, lower id",
         &asks,
         &Facts { current, ..nothing_known() },
-        "superseded",
+        "same-second",
     );
     let itself = Some(Current { rank: asks.rank(), standing: Held });
     check("judged again", &asks, &Facts { current: itself, ..nothing_known() }, "held-git-data");
@@ -329,11 +329,14 @@ fn what_gave_up_waiting_does_not_come_back_by_sync() {
 #[test]
 fn the_words_clients_know_stay_the_same() {
     let asks = announces('a').asking_for_us();
-    let text = |facts: &Facts, rules: &Rules| verdict(&asks, facts, rules, Origin::Direct).answer();
+    let text = |facts: &Facts, rules: &Rules| {
+        let Answer { ok, text, .. } = verdict(&asks, facts, rules, Origin::Direct).answer();
+        (ok, text)
+    };
     let known = |standing| Facts { known: Some(standing), ..nothing_known() };
     let current = Some(Current { rank: newer(&asks), standing: Served });
     let black = Rules { event_blacklist: [who('a')].into(), ..rules() };
-    let say = |ok, text: &str| Answer { ok, text: text.to_owned() };
+    let say = |ok, text: &str| (ok, text.to_owned());
     assert_eq!(
         text(&nothing_known(), &rules()),
         say(true, "purgatory: won't be served until git data arrives")

@@ -78,7 +78,7 @@ proptest! {
             return Ok(());
         };
         let family = Member::of(Some(&event), None).map(|it| (event.pubkey, it)).into_iter().collect();
-        let about = StateFacts { announced: true, family, present: [].into() };
+        let about = StateFacts { announced: true, family, present: [].into(), unfit: None };
         let facts = Facts::new(About::State(about));
         match judge(&event, &subject, &facts, &rules(), Origin::Direct, NOW) {
             Verdict::Hold(Needs::GitData { missing }) => {

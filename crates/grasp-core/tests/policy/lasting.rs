@@ -5,14 +5,14 @@ use grasp_core::EventId;
 use grasp_core::event::Event;
 use grasp_core::maintainers::Standing;
 use grasp_core::policy::{
-    About, AnnouncementFacts, Current, DeletionFacts, Erased, Facts, GraspListFacts, Lasting,
-    Origin, PullRequestFacts, Rules, StateFacts, Verdict,
+    About, AnnouncementFacts, Current, DeletionFacts, Erased, Facts, GraspListFacts, Origin,
+    PullRequestFacts, RefusalClass, Rules, StateFacts, Verdict,
 };
 use grasp_core::service::{Authority, Service};
 
-fn lasting(event: &Event, facts: &Facts, rules: &Rules) -> (Lasting, &'static str) {
+fn class(event: &Event, facts: &Facts, rules: &Rules) -> (RefusalClass, &'static str) {
     match verdict(event, facts, rules, Origin::Sync) {
-        Verdict::Reject(reason) => (reason.lasting(), reason.code()),
+        Verdict::Reject(reason) => (reason.class(), reason.code()),
         other => panic!("{other:?}"),
     }
 }
@@ -46,7 +46,7 @@ fn s29_what_can_never_be_welcome_is_refused_for_good() {
         (event(1, 'a'), Facts { erased: deleted, ..unrelated.clone() }, "deleted"),
         (event(1, 'a'), Facts { erased: vanished, ..unrelated }, "vanished"),
     ] {
-        assert_eq!(lasting(&event, &facts, &rules), (Lasting::Forever, code));
+        assert_eq!(class(&event, &facts, &rules), (RefusalClass::Forever, code));
     }
 }
 
@@ -67,7 +67,7 @@ fn s29_what_only_lacks_something_may_be_welcome_later() {
         (pull, Facts::new(About::PullRequest(PullRequestFacts::default())), "unrelated"),
         (event(1, 'a'), anchored(None), "unrelated"),
     ] {
-        assert_eq!(lasting(&event, &facts, &chosen), (Lasting::UntilKnown, code));
+        assert_eq!(class(&event, &facts, &chosen), (RefusalClass::UntilKnown, code));
     }
 }
 
@@ -79,15 +79,15 @@ fn s29_what_passes_is_never_remembered() {
     let current = Some(Current { rank: newer(&old), standing: Standing::Served });
     let full = Facts::new(About::GraspList(GraspListFacts { stored: 100 }));
     let here = Some(Standing::Served);
-    for (event, facts, code) in [
-        (ahead, anchored(here), "future"),
-        (old, Facts { current, ..announced() }, "superseded"),
-        (event(10_317, 'a'), full, "grasp-lists-full"),
-        (event(1, 'a'), Facts { known: here, ..anchored(here) }, "known"),
-        (event(20_001, 'a'), anchored(here), "ephemeral-sync"),
-        (event(1, 'a'), announced(), "wrong-facts"),
+    for (event, facts, code, expected) in [
+        (ahead, anchored(here), "future", RefusalClass::Passing),
+        (old, Facts { current, ..announced() }, "superseded", RefusalClass::Known),
+        (event(10_317, 'a'), full, "grasp-lists-full", RefusalClass::NoRoom),
+        (event(1, 'a'), Facts { known: here, ..anchored(here) }, "known", RefusalClass::Known),
+        (event(20_001, 'a'), anchored(here), "ephemeral-sync", RefusalClass::Passing),
+        (event(1, 'a'), announced(), "wrong-facts", RefusalClass::Fault),
     ] {
-        assert_eq!(lasting(&event, &facts, &rules), (Lasting::Passing, code));
+        assert_eq!(class(&event, &facts, &rules), (expected, code));
     }
 }
 

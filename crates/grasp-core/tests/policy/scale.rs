@@ -102,7 +102,7 @@ fn judged(known: &[Member]) -> usize {
         usize::try_from(number(key)).ok().and_then(|n| known.get(n).cloned())
     };
     let family = Family::gather([author], announcement_of, |_| Vec::new());
-    let facts = StateFacts { announced: true, family, present: [oid()].into() };
+    let facts = StateFacts { announced: true, family, present: [oid()].into(), unfit: None };
     let subject = Subject::of(&state, &rules()).unwrap();
     let facts = Facts::new(About::State(facts));
     let verdict = judge(&state, &subject, &facts, &rules(), Origin::Direct, NOW);

@@ -8,12 +8,14 @@ use grasp_core::nip34::state::governing;
 use grasp_core::policy::*;
 
 fn about(text: &str) -> Facts {
-    let about = StateFacts { announced: true, family: family(text), present: [].into() };
+    let about =
+        StateFacts { announced: true, family: family(text), present: [].into(), unfit: None };
     Facts::new(About::State(about))
 }
 
 fn with_objects(text: &str) -> Facts {
-    let about = StateFacts { announced: true, family: family(text), present: [oid()].into() };
+    let about =
+        StateFacts { announced: true, family: family(text), present: [oid()].into(), unfit: None };
     Facts::new(About::State(about))
 }
 

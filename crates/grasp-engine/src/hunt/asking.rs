@@ -7,15 +7,20 @@ use super::candidate::Candidate;
 use super::entry::Entry;
 use super::jobs::Running;
 use super::machine::Hunt;
-use super::slots::Waits;
+use super::pack_pace::PackPace;
+use super::proposals::PROPOSAL_FETCH_MAX;
+use super::slot_class::SlotClass;
+use super::slots::{SlotClaim, Waits};
 use super::{HuntAction, Job};
 use grasp_core::{Domain, Oid, Time};
 use std::collections::BTreeSet;
 
 /// Of one family at a time.
-const JOBS_MAX: usize = 4;
+pub(super) const JOBS_MAX: usize = 4;
+/// Of those for what strangers propose, while a state lacks something.
+const PROPOSALS_BESIDE_STATES_MAX: usize = 1;
 
-/// What a family could ask somebody for right now.
+/// What a family could ask for right now.
 #[derive(Debug, Default)]
 pub(super) struct Needs {
     /// Nobody is asked for these.
@@ -24,6 +29,10 @@ pub(super) struct Needs {
     slow: Vec<(Domain, BTreeSet<Oid>)>,
     /// When the next of those who are asked alone takes long.
     pub(super) hedge_at: Option<Time>,
+    /// No more may be asked for what strangers propose.
+    no_proposals: bool,
+    /// Something of that waits.
+    pub(super) proposals_wait: bool,
 }
 
 /// What to ask which source for.
@@ -31,13 +40,38 @@ pub(super) struct Needs {
 pub(super) struct Question {
     index: usize,
     wants: BTreeSet<Oid>,
-    /// The domain failed, or says nothing.
-    pub(super) late: bool,
+    pub(super) claim: SlotClaim,
+}
+
+/// How many at a time may fetch what strangers propose.
+pub(super) fn proposals_max(entry: &Entry) -> usize {
+    if entry.lacks_of_states() { PROPOSALS_BESIDE_STATES_MAX } else { JOBS_MAX }
+}
+
+/// Does a state name any of these? `None` if there are none.
+fn any_of_states(mut oids: impl Iterator<Item = Oid>, entry: &Entry) -> Option<bool> {
+    let is_of_state = |oid: Oid| !entry.proposed.contains(&oid);
+    let first = oids.next()?;
+    Some(is_of_state(first) || oids.any(is_of_state))
 }
 
 impl Needs {
+    pub(super) fn of(bare: BTreeSet<Oid>) -> Self {
+        Self { bare, ..Self::default() }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.bare.is_empty() && self.slow.is_empty()
+    }
+
+    /// None of these, and no stranger's address.
+    fn leave_out(&mut self, proposed: &BTreeSet<Oid>) {
+        let is_left = |oid: &Oid| !proposed.contains(oid);
+        let count = self.bare.len();
+        self.bare.retain(is_left);
+        (self.no_proposals, self.proposals_wait) = (true, self.bare.len() < count);
+        self.slow.iter_mut().for_each(|(_, wants)| wants.retain(is_left));
+        self.slow.retain(|(_, wants)| !wants.is_empty());
     }
 
     fn slow_beside(&self, domain: &Domain) -> impl Iterator<Item = &BTreeSet<Oid>> {
@@ -66,6 +100,10 @@ impl Hunt {
                 false => needs.hedge_at = Some(needs.hedge_at.map_or(at, |it| it.min(at))),
             }
         }
+        let is_proposal = |it: &&Running| it.claim.class == SlotClass::Proposal;
+        if running().filter(is_proposal).count() >= proposals_max(entry) {
+            needs.leave_out(&entry.proposed);
+        }
         if entry.running.len() >= JOBS_MAX {
             needs.slow.clear();
             needs.bare.clear();
@@ -73,7 +111,7 @@ impl Hunt {
         needs
     }
 
-    /// What a source can be asked for: what nobody else is, else what takes long elsewhere.
+    /// What a source can be asked for: what no other is, else what takes long elsewhere.
     fn question(&self, source: &Candidate, needs: &Needs, now: Time) -> BTreeSet<Oid> {
         let left = |wants| source.questions(wants, self.absent.at(&source.url, now), now);
         let bare: BTreeSet<Oid> = left(&needs.bare).collect();
@@ -83,53 +121,86 @@ impl Hunt {
         }
     }
 
-    /// Can something be asked for on this domain?
-    pub(super) fn can_ask(&self, entry: &Entry, domain: &Domain, needs: &Needs, now: Time) -> bool {
-        let sources = entry.sources.iter();
-        let mut sources = sources.filter(|it| it.domain == *domain && it.is_untried(now));
-        sources.any(|source| {
-            let mut wants = [&needs.bare].into_iter().chain(needs.slow_beside(domain));
-            let absent = || self.absent.at(&source.url, now);
-            wants.any(|wants| source.questions(wants, absent(), now).next().is_some())
-        })
+    /// The slot that a question to this source would need, if there is one. A question is about
+    /// states if it is about anything that a state names, but not to a stranger's own address.
+    pub(super) fn class_at(
+        &self,
+        entry: &Entry,
+        source: &Candidate,
+        needs: &Needs,
+        now: Time,
+    ) -> Option<SlotClass> {
+        let left = |wants| source.questions(wants, self.absent.at(&source.url, now), now);
+        let slow = || needs.slow_beside(&source.domain).flat_map(left);
+        let of_states =
+            any_of_states(left(&needs.bare), entry).or_else(|| any_of_states(slow(), entry))?;
+        let class = match of_states && !source.proposed {
+            true => SlotClass::of_states(entry.standing),
+            false => SlotClass::Proposal,
+        };
+        Some(class).filter(|it| !needs.no_proposals || *it != SlotClass::Proposal)
     }
 
-    /// The first source that may be asked right now without passing anybody who waits for its
-    /// domain. Those that failed or say nothing come last.
+    /// The slot that is needed to ask for something on this domain, states first.
+    pub(super) fn class_on(
+        &self,
+        entry: &Entry,
+        domain: &Domain,
+        needs: &Needs,
+        now: Time,
+    ) -> Option<SlotClass> {
+        let sources = entry.sources.iter();
+        let sources = sources.filter(|it| it.domain == *domain && it.is_untried(now));
+        let classes = sources.filter_map(|source| self.class_at(entry, source, needs, now));
+        classes.min_by_key(|class| *class == SlotClass::Proposal)
+    }
+
+    /// The first source that may be asked right now without passing another family that waits for
+    /// its domain. States come before what strangers propose; then those that failed or say nothing
+    /// come last.
     pub(super) fn free_source(&self, number: u64, needs: &Needs, now: Time) -> Option<Question> {
         let entry = self.entries.get(&number).filter(|_| !needs.is_empty())?;
-        let mut last = None;
+        let owner = entry.family.owner;
+        let mut best: Option<((bool, bool), usize, SlotClaim)> = None;
         for (index, source) in entry.sources.iter().enumerate() {
-            let (domain, owner) = (&source.domain, &entry.family.owner);
+            let domain = &source.domain;
             let late = self.neighbours.is_late(domain, now);
-            if (late && last.is_some())
+            if best.is_some_and(|(rank, ..)| rank <= (false, late))
                 || !source.is_untried(now)
-                || !self.neighbours.is_free(domain, owner, &self.settings, now)
+                || !self.neighbours.is_free(domain, &owner, &self.settings, now)
             {
                 continue;
             }
-            let wants = self.question(source, needs, now);
-            match (wants.is_empty(), late) {
-                (true, _) => {}
-                (false, false) => return Some(Question { index, wants, late }),
-                (false, true) => last = Some(Question { index, wants, late }),
+            let Some(class) = self.class_at(entry, source, needs, now) else { continue };
+            let rank = (class == SlotClass::Proposal, late);
+            if best.is_none_or(|(other, ..)| rank < other) {
+                best = Some((rank, index, SlotClaim { class, owner, late }));
             }
         }
-        last
+        let (_, index, claim) = best?;
+        let wants = self.question(entry.sources.get(index)?, needs, now);
+        Some(Question { index, wants, claim })
     }
 
-    /// The first source on a domain whose turn has come.
-    fn source_on(&self, number: u64, domain: &Domain, now: Time) -> Option<Question> {
+    /// The first source on a domain whose turn for such a slot has come.
+    fn source_on(
+        &self,
+        number: u64,
+        domain: &Domain,
+        class: SlotClass,
+        now: Time,
+    ) -> Option<Question> {
         let needs = self.needs(number, now);
-        let mut sources = self.entries.get(&number)?.sources.iter().enumerate();
+        let entry = self.entries.get(&number)?;
         let late = self.neighbours.is_late(domain, now);
-        sources.find_map(|(index, source)| {
-            let wants = match source.domain == *domain && source.is_untried(now) {
-                true => self.question(source, &needs, now),
-                false => return None,
-            };
-            Some(Question { index, wants, late }).filter(|it| !it.wants.is_empty())
-        })
+        let claim = SlotClaim { class, owner: entry.family.owner, late };
+        let is_it = |source: &Candidate| {
+            source.domain == *domain
+                && source.is_untried(now)
+                && self.class_at(entry, source, &needs, now) == Some(class)
+        };
+        let (index, source) = entry.sources.iter().enumerate().find(|(_, it)| is_it(it))?;
+        Some(Question { index, wants: self.question(source, &needs, now), claim })
     }
 
     /// Sources that have nothing left to be asked for are done with.
@@ -144,20 +215,18 @@ impl Hunt {
     /// Its owner's turn has come: any source that is free.
     pub(super) fn start_in_turn(&mut self, number: u64, now: Time) {
         let who = Waits::Entry(number);
-        let Some(owner) = self.entries.get(&number).map(|entry| entry.family.owner) else {
-            return self.slots.leave(&who);
-        };
         self.conclude(number, now);
         let question = self.free_source(number, &self.needs(number, now), now);
         if let Some(question) = question {
-            let late = question.late;
-            if late && !self.slots.is_waiting_late(&who) {
-                // The sound ones are busy by now, and it has no place there yet.
-                self.slots.join(who, owner, late);
+            let claim = question.claim;
+            let waits = self.slots.claim_of(&who);
+            if waits.is_none_or(|it| it.class != claim.class || claim.late && !it.late) {
+                // What it waited for is busy or done by now, and it has no place for this yet.
+                self.slots.join(who, claim);
                 return self.carry_on(number, now);
             }
             if self.start(number, question, now) {
-                self.slots.charge(owner, late);
+                self.slots.charge(claim);
             }
         }
         self.slots.leave(&who);
@@ -165,9 +234,15 @@ impl Hunt {
     }
 
     /// Its turn on a domain has come. True if something was started.
-    pub(super) fn start_from_queue(&mut self, number: u64, domain: &Domain, now: Time) -> bool {
+    pub(super) fn start_from_queue(
+        &mut self,
+        number: u64,
+        domain: &Domain,
+        class: SlotClass,
+        now: Time,
+    ) -> bool {
         self.conclude(number, now);
-        let question = self.source_on(number, domain, now);
+        let question = self.source_on(number, domain, class, now);
         let started = question.is_some_and(|question| self.start(number, question, now));
         if !started {
             self.leave_place(number, domain);
@@ -179,21 +254,20 @@ impl Hunt {
     /// True if it did.
     pub(super) fn start(&mut self, number: u64, question: Question, now: Time) -> bool {
         let settings = &self.settings;
-        let Question { index, wants, late } = question;
+        let Question { index, wants, claim } = question;
         let Some(entry) = self.entries.get_mut(&number) else { return false };
         let Some(source) = entry.sources.get_mut(index) else { return false };
-        let owner = entry.family.owner;
-        let opened = self.neighbours.open(&source.domain, Some(owner), settings, now);
+        let opened = self.neighbours.open(&source.domain, Some(claim.owner), settings, now);
         let Some(neighbour) = opened else { return false };
         let left = neighbour.budget.left(now).min(self.budget.left(now));
-        let bytes_max = left.min(settings.fetch_bytes_max);
+        let bytes_max = left.min(source.bytes_left(now));
         neighbour.budget.reserve(bytes_max);
         self.budget.reserve(bytes_max);
         self.next_job += 1;
         let job = Job(self.next_job);
         neighbour.note_request(settings, now);
         neighbour.begin(job, now);
-        neighbour.queue.leave_served(number);
+        neighbour.queue.leave_served(number, claim.class);
         self.stirred.insert(source.domain.clone());
         self.totals.requests += 1;
 
@@ -204,23 +278,25 @@ impl Hunt {
         entry.tried_on.insert(domain.clone());
         entry.running.push(job);
         let family = entry.family.clone();
-        if self.slots.take(owner, late) {
+        if self.slots.take(claim) {
             self.stirred.extend(self.slots.domains_of_sharers().cloned());
         }
         self.jobs_changed = true;
         let running = Running {
             entry: number,
-            owner,
+            claim,
             url: url.clone(),
             domain,
             wants: wants.clone(),
             started: now,
-            received: 0,
+            pace: PackPace::new(now),
             reserved: bytes_max,
             cancelled: false,
-            late,
         };
         self.jobs.insert(job, running);
+        if claim.class == SlotClass::Proposal {
+            self.timers.set(Alarm::Overdue(job), now.plus(PROPOSAL_FETCH_MAX));
+        }
         self.actions.push_back(HuntAction::Fetch { job, family, url, wants, bytes_max });
         true
     }

@@ -6,7 +6,7 @@ use super::alarm::Alarm;
 use super::entry::{Look, Purpose};
 use super::machine::Hunt;
 use super::slots::Waits;
-use super::{FamilyId, HuntAction, HuntNews, Lack};
+use super::{FamilyId, FamilyStanding, HuntAction, HuntNews, Lack};
 use grasp_core::Time;
 use std::collections::BTreeSet;
 
@@ -27,11 +27,16 @@ impl Hunt {
         let Some(entry) = self.entries.get_mut(&number) else { return };
         let Some(look) = entry.look.take() else { return };
         entry.held = lack.held;
+        entry.proposed = lack.proposed;
+        entry.standing = lack.standing;
+        if self.proven.contains(&family.owner) {
+            entry.standing = entry.standing.max(FamilyStanding::KnownOwner);
+        }
         entry.wants = lack.wants.difference(&look.found).copied().collect();
         if entry.wants.is_empty() {
             match (look.heard, look.found.is_empty()) {
                 (true, _) => self.look_later(number, now),
-                (false, true) => self.complete(number),
+                (false, true) => self.complete(number, now),
                 (false, false) => self.verify(number, now),
             }
             return;
@@ -68,13 +73,14 @@ impl Hunt {
         self.timers.set(Alarm::Next(number), at);
     }
 
-    fn complete(&mut self, number: u64) {
+    fn complete(&mut self, number: u64, now: Time) {
         self.stop(number);
         self.timers.clear(Alarm::Next(number));
         let Some(entry) = self.entries.remove(&number) else { return };
         self.numbers.remove(&entry.family);
         if entry.ever_attempted {
-            self.tell(HuntNews::Complete { family: entry.family });
+            let missing_for = now.since(entry.since);
+            self.tell(HuntNews::Complete { family: entry.family, missing_for });
         }
     }
 
@@ -116,29 +122,30 @@ impl Hunt {
 
     /// The next sources at once, or a place where it waits for them.
     fn go_on(&mut self, number: u64, now: Time) {
-        let Some(owner) = self.entries.get(&number).map(|entry| entry.family.owner) else {
+        if !self.entries.contains_key(&number) {
             return;
-        };
+        }
         let who = Waits::Entry(number);
-        let needs = loop {
+        let (needs, room_at) = loop {
             self.conclude(number, now);
+            let room_at = self.make_room_in_family(number, now);
             let needs = self.needs(number, now);
             match self.free_source(number, &needs, now) {
                 None => self.slots.leave(&who),
-                Some(question) if self.has_bytes(now) && self.slots.is_free(&owner) => {
+                Some(question) if self.has_bytes(now) && self.slots.is_free(question.claim) => {
                     if self.start(number, question, now) {
                         continue;
                     }
                 }
-                Some(question) => self.slots.join(who.clone(), owner, question.late),
+                Some(question) => self.slots.join(who.clone(), question.claim),
             }
-            break needs;
+            break (needs, room_at);
         };
-        self.set_hedge(number, needs.hedge_at);
+        self.set_hedge(number, needs.hedge_at.into_iter().chain(room_at).min());
         self.leave_useless_places(number, now);
         self.take_places(number, &needs, now);
         self.stand_in_line(number, now);
-        if !needs.is_empty() {
+        if !needs.is_empty() || needs.proposals_wait {
             self.rest(number, now);
         }
     }

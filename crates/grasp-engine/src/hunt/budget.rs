@@ -2,7 +2,6 @@
 //! Invariant: in no 24 hours is more paid than a day's bytes, as long as nobody takes more than it
 //! reserved. What was paid is free again a day after the hour in which it was paid.
 
-use super::clock::earlier;
 use grasp_core::Time;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -77,12 +76,6 @@ impl Budget {
         }
     }
 
-    pub(super) fn set_back(&mut self, by: Duration) {
-        for (began, _) in &mut self.hours {
-            *began = earlier(*began, by);
-        }
-    }
-
     fn paid(&self, now: Time) -> u64 {
         self.counted(now).fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
@@ -145,8 +138,6 @@ mod tests {
         assert_eq!(budget.left_at(401, hours(2)), Some(hours(27)));
         budget.reserve(400);
         assert_eq!(budget.left_at(601, hours(2)), None, "only the end of that fetch can help");
-        budget.set_back(HOUR);
-        assert_eq!(budget.left_at(1, hours(1)), Some(hours(26)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! said, and what it is not asked for any more because it would send the same unacceptable thing.
 
 use super::HuntSettings;
-use super::clock::earlier;
+use super::budget::{Budget, worth_starting};
 use grasp_core::{CloneUrl, Domain, Oid, Time};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -21,6 +21,8 @@ pub(super) struct Candidate {
     pub(super) url: CloneUrl,
     /// All it may be asked for, if that is not everything.
     covers: Option<BTreeSet<Oid>>,
+    /// Only pull requests name it.
+    pub(super) proposed: bool,
     pub(super) domain: Domain,
     /// In this attempt.
     asked_for: BTreeSet<Oid>,
@@ -29,6 +31,10 @@ pub(super) struct Candidate {
     /// It may not be asked, or it is this very server.
     pub(super) not_before: Time,
     refused: Option<Box<Refused>>,
+    /// What it may send for this family in a day (S-51).
+    budget: Budget,
+    /// With less left it is not asked.
+    bytes_worth_asking: u64,
     pub(super) asked: Option<Time>,
     pub(super) said: Cow<'static, str>,
     pub(super) found: usize,
@@ -55,11 +61,14 @@ impl Candidate {
         Self {
             url,
             covers: None,
+            proposed: false,
             domain,
             asked_for: BTreeSet::new(),
             done: false,
             not_before: if never { Time(u64::MAX) } else { Time(0) },
             refused: None,
+            budget: Budget::new(settings.fetch_bytes_max),
+            bytes_worth_asking: worth_starting(settings.fetch_bytes_max, settings.fetch_bytes_max),
             asked: None,
             said: if never { "never asked, by this server's settings" } else { "" }.into(),
             found: 0,
@@ -68,7 +77,16 @@ impl Candidate {
     }
 
     pub(super) fn is_untried(&self, now: Time) -> bool {
-        !self.done && self.not_before <= now
+        !self.done && self.not_before <= now && self.bytes_left(now) >= self.bytes_worth_asking
+    }
+
+    /// What it may still send for this family today.
+    pub(super) fn bytes_left(&self, now: Time) -> u64 {
+        self.budget.left(now)
+    }
+
+    pub(super) fn pay(&mut self, bytes: u64, now: Time) {
+        self.budget.pay(bytes, now);
     }
 
     /// A look has shown what it may be asked for and what is wanted.
@@ -149,14 +167,6 @@ impl Candidate {
         more |= all.len() > REFUSED_OIDS_MAX;
         let oids = all.into_iter().take(REFUSED_OIDS_MAX).collect();
         self.refused = Some(Box::new(Refused { oids, more, until, gap }));
-    }
-
-    pub(super) fn set_back(&mut self, by: Duration) {
-        self.not_before = earlier(self.not_before, by);
-        self.asked = self.asked.map(|at| earlier(at, by));
-        if let Some(it) = &mut self.refused {
-            it.until = earlier(it.until, by);
-        }
     }
 }
 

@@ -2,8 +2,7 @@
 //! Invariant: it has a job, is being looked at, or has a next moment.
 
 use super::candidate::Candidate;
-use super::clock::earlier;
-use super::{FamilyId, HuntSettings, Job, Source};
+use super::{FamilyId, FamilyStanding, HuntSettings, Job, Source};
 use grasp_core::{CloneUrl, Domain, Oid, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,6 +10,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) family: FamilyId,
+    /// When it entered the queue.
+    pub(super) since: Time,
     /// A question about what it lacks is open.
     pub(super) look: Option<Look>,
     /// Since the last fresh start.
@@ -26,6 +27,9 @@ pub(super) struct Entry {
     /// In this attempt it was told that nothing is left to try.
     pub(super) told: bool,
     pub(super) wants: BTreeSet<Oid>,
+    /// Those of them that strangers alone propose.
+    pub(super) proposed: BTreeSet<Oid>,
+    pub(super) standing: FamilyStanding,
     pub(super) sources: Vec<Candidate>,
     /// The elder first. Those for one object are on different domains.
     pub(super) running: Vec<Job>,
@@ -54,9 +58,10 @@ pub(super) enum Purpose {
 }
 
 impl Entry {
-    pub(super) fn new(family: FamilyId) -> Self {
+    pub(super) fn new(family: FamilyId, now: Time) -> Self {
         Self {
             family,
+            since: now,
             look: None,
             attempts: 0,
             ever_attempted: false,
@@ -66,6 +71,8 @@ impl Entry {
             again: None,
             told: false,
             wants: BTreeSet::new(),
+            proposed: BTreeSet::new(),
+            standing: FamilyStanding::default(),
             sources: Vec::new(),
             running: Vec::new(),
             places: BTreeSet::new(),
@@ -94,7 +101,7 @@ impl Entry {
         let all = all.into_iter().take(settings.sources_max);
         let mut known = std::mem::take(&mut self.sources).into_iter().peekable();
         let mut moved: BTreeMap<CloneUrl, Candidate> = BTreeMap::new();
-        for Source { url, covers } in all {
+        for Source { url, covers, proposed } in all {
             // Mostly they are the same in the same order.
             let same = known.next_if(|source| source.url == url);
             let old = same.or_else(|| {
@@ -105,6 +112,7 @@ impl Entry {
                 continue;
             }
             let mut source = old.unwrap_or_else(|| Candidate::new(url, settings));
+            source.proposed = proposed;
             source.renew(covers, &self.wants, anew);
             self.sources.push(source);
         }
@@ -112,17 +120,13 @@ impl Entry {
         self.tried_on.retain(|domain| sources.iter().any(|source| source.domain == *domain));
     }
 
+    /// A state lacks something.
+    pub(super) fn lacks_of_states(&self) -> bool {
+        self.wants.iter().any(|oid| !self.proposed.contains(oid))
+    }
+
     /// Is there something left to ask on this domain?
     pub(super) fn has_untried(&self, domain: &Domain, now: Time) -> bool {
         self.sources.iter().any(|source| source.domain == *domain && source.is_untried(now))
-    }
-
-    pub(super) fn set_back(&mut self, by: Duration) {
-        for at in self.next.iter_mut().chain(&mut self.again) {
-            *at = earlier(*at, by);
-        }
-        for source in &mut self.sources {
-            source.set_back(by);
-        }
     }
 }

@@ -1,35 +1,39 @@
 //! Jobs while they run and when they end: what they bring, what they cost, and what their servers
 //! say. Invariant: a job holds its slot and its bytes until it has ended, cancelled or not.
 
+use super::alarm::Alarm;
 use super::candidate::shortened;
 use super::machine::Hunt;
-use super::slots::Waits;
-use super::{HuntAction, HuntNews, Job, JobEnd, Outcome};
-use grasp_core::{CloneUrl, Domain, Oid, PubKey, Time};
+use super::pack_pace::PackPace;
+use super::slot_class::SlotClass;
+use super::slots::{SlotClaim, Waits};
+use super::{FamilyId, FamilyStanding, HuntAction, HuntNews, Job, JobEnd, Outcome};
+use grasp_core::{CloneUrl, Domain, Oid, Time};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How long what may never be asked, and our own address, are not looked at again.
 const FORBIDDEN_FOR: Duration = Duration::from_secs(3600);
+/// Owners remembered for a fetch that succeeded. Later ones are known once their repository is served.
+const PROVEN_OWNERS_MAX: usize = 100_000;
 /// The shortest pause. A server that says zero would be asked without end.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) entry: u64,
-    pub(super) owner: PubKey,
+    /// The slot it holds. Late: its domain failed or said nothing when it was asked.
+    pub(super) claim: SlotClaim,
     pub(super) url: CloneUrl,
     pub(super) domain: Domain,
     pub(super) wants: BTreeSet<Oid>,
     pub(super) started: Time,
-    pub(super) received: u64,
+    pub(super) pace: PackPace,
     /// Reserved and not yet paid.
     pub(super) reserved: u64,
     /// The entry goes on without it.
     pub(super) cancelled: bool,
-    /// Its domain failed or said nothing when it was asked.
-    pub(super) late: bool,
 }
 
 impl Hunt {
@@ -42,29 +46,36 @@ impl Hunt {
         }
     }
 
-    pub(super) fn received(&mut self, job: Job, bytes: u64, now: Time) {
+    pub(super) fn received(&mut self, job: Job, bytes: u64, pack_bytes: u64, now: Time) {
         let Some(running) = self.jobs.get_mut(&job) else { return };
+        let entry = self.entries.get_mut(&running.entry);
+        if let Some(source) = entry.and_then(|entry| entry.source_mut(&running.url)) {
+            source.pay(bytes, now);
+        }
         let reserved = running.reserved.min(bytes);
         running.reserved -= reserved;
-        running.received = running.received.saturating_add(bytes);
+        running.pace.add(pack_bytes, now);
         self.budget.pay(bytes, now);
         self.budget.give_back(reserved);
         if let Some(neighbour) = self.neighbours.get_mut(&running.domain) {
             neighbour.budget.pay(bytes, now);
             neighbour.budget.give_back(reserved);
-            if bytes > 0 {
+            if pack_bytes > 0 {
                 neighbour.hear(now);
             }
         }
-        if self.slots.is_waiting_late(&Waits::Domain(running.domain.clone())) {
+        let waits = |class| Waits::Domain(running.domain.clone(), class);
+        let claims = SlotClass::ALL.into_iter().map(|class| self.slots.claim_of(&waits(class)));
+        if claims.flatten().any(|claim| claim.late) {
             self.stirred.insert(running.domain.clone());
         }
     }
 
     pub(super) fn ended(&mut self, job: Job, end: JobEnd, now: Time) {
-        self.received(job, end.bytes, now);
+        self.received(job, end.bytes, 0, now);
         let Some(running) = self.jobs.remove(&job) else { return };
-        if self.slots.give_back(&running.owner, running.late) {
+        self.timers.clear(Alarm::Overdue(job));
+        if self.slots.give_back(running.claim) {
             // It may be the better name now.
             self.stirred.extend(self.slots.domains_of_sharers().cloned());
         }
@@ -81,9 +92,35 @@ impl Hunt {
         let until = running.started.plus(self.settings.absent_for);
         self.absent.remember(&running.url, &end.absent, until, now);
         let matters = !running.cancelled || !end.found.is_empty();
+        if !end.found.is_empty() {
+            self.prove_owner(running.entry, now);
+        }
         self.note(job, &running, end, now);
         if matters {
             self.carry_on(running.entry, now);
+        }
+    }
+
+    /// A fetch for this owner succeeded, so its new repositories no longer wait with those of
+    /// unknown owners.
+    fn prove_owner(&mut self, number: u64, now: Time) {
+        let Some(family) = self.entries.get(&number).map(|it| it.family.clone()) else { return };
+        let is_new = self.proven.len() < PROVEN_OWNERS_MAX && self.proven.insert(family.owner);
+        if !is_new {
+            return;
+        }
+        let of_owner = |it: &&FamilyId| it.owner == family.owner;
+        let before = self.numbers.range(..&family).rev().take_while(|(it, _)| of_owner(it));
+        let behind = self.numbers.range(&family..).take_while(|(it, _)| of_owner(it));
+        let numbers: Vec<u64> = before.chain(behind).map(|(_, number)| *number).collect();
+        for other in numbers {
+            let Some(entry) = self.entries.get_mut(&other) else { continue };
+            if entry.standing == FamilyStanding::UnknownOwner {
+                entry.standing = FamilyStanding::KnownOwner;
+                if other != number {
+                    self.carry_on(other, now);
+                }
+            }
         }
     }
 
@@ -140,9 +177,15 @@ impl Hunt {
             _ => {}
         }
         let crowded = matches!(end.outcome, Outcome::Crowded { .. });
+        let failure = end.outcome.failure();
         source.said = said(end);
+        let why = source.said.to_string();
         if crowded {
             entry.tried_on.remove(&running.domain);
+        }
+        if let Some(failure) = failure {
+            let url = running.url.clone();
+            self.tell(HuntNews::FetchFailed { url, failure, why });
         }
     }
 

@@ -10,10 +10,11 @@ use super::entry::{Entry, Purpose};
 use super::jobs::Running;
 use super::neighbours::Neighbours;
 use super::queue::Class;
-use super::slots::Slots;
+use super::slot_class::SlotClass;
+use super::slots::{Demand, Slots};
 use super::{Brought, FamilyId, HuntAction, HuntInput, HuntNews, HuntSettings, HuntTotals, Job};
 use crate::timers::Timers;
-use grasp_core::{Domain, Time};
+use grasp_core::{Domain, PubKey, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -39,13 +40,15 @@ pub struct Hunt {
     pub(super) leaving: usize,
     /// A job has begun or ended since somebody looked which of them could give way.
     pub(super) jobs_changed: bool,
-    /// For whom: somebody who lacks its share waits for a sound domain, for any.
-    pub(super) room_for: (bool, bool),
+    /// What waited then.
+    pub(super) room_for: [Demand; SlotClass::COUNT],
+    /// For each class: since when there is no slot for those who wait.
+    pub(super) full_since: [Option<Time>; SlotClass::COUNT],
+    /// Owners for whom a fetch succeeded since the start.
+    pub(super) proven: BTreeSet<PubKey>,
     pub(super) timers: Timers<Alarm>,
     pub(super) actions: VecDeque<HuntAction>,
     pub(super) totals: HuntTotals,
-    /// The latest time.
-    pub(super) seen: Time,
 }
 
 impl Hunt {
@@ -67,17 +70,17 @@ impl Hunt {
             stirred: BTreeSet::new(),
             leaving: 0,
             jobs_changed: false,
-            room_for: (false, false),
+            room_for: [Demand::None; SlotClass::COUNT],
+            full_since: [None; SlotClass::COUNT],
+            proven: BTreeSet::new(),
             timers: Timers::default(),
             actions: VecDeque::new(),
             totals: HuntTotals::default(),
-            seen: Time(0),
         }
     }
 
     /// Something happened.
     pub fn handle(&mut self, input: HuntInput, now: Time) {
-        self.mind_the_clock(now);
         self.absent.forget_old(now);
         match input {
             HuntInput::Held { family, brought, since } => self.held(family, brought, since, now),
@@ -90,17 +93,25 @@ impl Hunt {
             HuntInput::Wanted { family } => self.wanted(family, now),
             HuntInput::Damaged { family } => {
                 // Told again and again until it is mended, so it resets nothing.
-                if let Some(number) = self.number_for(family) {
+                if let Some(number) = self.number_for(family, now) {
                     self.bring_forward(number, now.plus(self.settings.delay_synced));
                 }
             }
             HuntInput::Looked { family, lack } => self.looked(&family, lack, now),
             HuntInput::WantsRequest { job } => self.wants_request(job),
-            HuntInput::Received { job, bytes } => self.received(job, bytes, now),
+            HuntInput::Received { job, bytes, pack_bytes } => {
+                self.received(job, bytes, pack_bytes, now);
+            }
             HuntInput::Ended { job, end } => self.ended(job, end, now),
             HuntInput::Grasp(domain) => {
                 if let Some(neighbour) = self.neighbours.open(&domain, None, &self.settings, now) {
                     neighbour.grasp = true;
+                    self.stirred.insert(domain);
+                }
+            }
+            HuntInput::GitLimits { domain, requests_per_minute } => {
+                if let Some(neighbour) = self.neighbours.open(&domain, None, &self.settings, now) {
+                    neighbour.published = requests_per_minute;
                     self.stirred.insert(domain);
                 }
             }
@@ -121,7 +132,6 @@ impl Hunt {
 
     /// You asked to be woken.
     pub fn handle_deadline(&mut self, now: Time) {
-        self.mind_the_clock(now);
         self.absent.forget_old(now);
         while let Some(alarm) = self.timers.rung(now) {
             match alarm {
@@ -140,6 +150,7 @@ impl Hunt {
                 }
                 Alarm::Bytes => {}
                 Alarm::Slow => self.jobs_changed = true,
+                Alarm::Overdue(job) => self.end_overdue(job, now),
             }
             self.serve_stirred(now);
         }
@@ -160,7 +171,11 @@ impl Hunt {
             Brought::Directly => self.settings.delay_direct,
             Brought::BySync => self.settings.delay_synced,
         };
-        let Some(number) = self.number_for(family) else { return };
+        let is_new = !self.numbers.contains_key(&family);
+        let Some(number) = self.number_for(family.clone(), now) else { return };
+        if is_new {
+            self.tell(HuntNews::Queued { family, delay });
+        }
         self.start_afresh(number);
         if let Some(entry) = self.entries.get_mut(&number) {
             entry.held = true;
@@ -172,7 +187,7 @@ impl Hunt {
         if self.numbers.contains_key(&family) {
             return;
         }
-        let Some(number) = self.number_for(family) else { return };
+        let Some(number) = self.number_for(family.clone(), now) else { return };
         let max = self.settings.wanted_retry_max;
         let spread_ms = u64::try_from(max.as_millis()).unwrap_or(u64::MAX).max(1);
         let wait = Duration::from_millis(self.random() % spread_ms);
@@ -180,11 +195,12 @@ impl Hunt {
             // All the short gaps are behind it.
             entry.gap = Some(max / 2);
         }
+        self.tell(HuntNews::Queued { family, delay: wait });
         self.bring_forward(number, now.plus(wait));
     }
 
     /// The number of a family, known or new; `None` when no more can be looked for.
-    fn number_for(&mut self, family: FamilyId) -> Option<u64> {
+    fn number_for(&mut self, family: FamilyId, now: Time) -> Option<u64> {
         if let Some(number) = self.numbers.get(&family) {
             return Some(*number);
         }
@@ -195,7 +211,7 @@ impl Hunt {
         }
         self.next_number += 1;
         self.numbers.insert(family.clone(), self.next_number);
-        self.entries.insert(self.next_number, Entry::new(family));
+        self.entries.insert(self.next_number, Entry::new(family, now));
         Some(self.next_number)
     }
 

@@ -3,7 +3,6 @@
 
 use super::budget::{Budget, worth_starting};
 use super::checking::check_budget;
-use super::clock::earlier;
 use super::queue::Queue;
 use super::{HuntSettings, Job};
 use grasp_core::{Domain, PubKey, Time};
@@ -12,6 +11,9 @@ use std::time::Duration;
 
 /// A domain that is asked and says nothing for so long comes after the others.
 const QUIET_AFTER: Duration = Duration::from_secs(10);
+
+/// The most requests per window that are sent to a domain, even if it publishes more.
+const PUBLISHED_STARTS_MAX: u32 = 3_000;
 
 /// When a fetch may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +41,10 @@ pub(super) struct Neighbour {
     pub(super) requests_total: u64,
     pub(super) paused_until: Time,
     pub(super) grasp: bool,
+    /// How many requests in a window it says it takes (S-56).
+    pub(super) published: Option<u32>,
+    /// Until then its published number does not count: it objected to that many.
+    unpublished_until: Time,
     objected_until: Time,
     /// Its last job failed.
     pub(super) failing: bool,
@@ -69,6 +75,8 @@ impl Neighbour {
             requests_total: 0,
             paused_until: Time(0),
             grasp: false,
+            published: None,
+            unpublished_until: Time(0),
             objected_until: Time(0),
             failing: false,
             budget: Budget::new(settings.domain_bytes_per_day_max),
@@ -86,9 +94,14 @@ impl Neighbour {
             return decided;
         }
         let usual = settings.domain_starts_max.max(1);
-        let starts = match self.grasp && self.objected_until <= now {
-            true => settings.grasp_starts_max.max(usual),
-            false => usual,
+        let of_grasp = settings.grasp_starts_max.max(usual);
+        let published = self.published.map(|starts| starts.clamp(1, PUBLISHED_STARTS_MAX));
+        let starts = match published {
+            _ if self.objected_until > now => usual,
+            Some(starts) if self.unpublished_until > now => starts.min(of_grasp),
+            Some(starts) => starts,
+            None if self.grasp => of_grasp,
+            None => usual,
         };
         (settings.domain_concurrent_max.max(1), starts)
     }
@@ -160,10 +173,17 @@ impl Neighbour {
         self.failing || quiet
     }
 
-    /// It was too much for this domain.
+    /// It was too much for this domain: less than it published for an hour, and like any other if
+    /// that is too much as well. Requests that were under way at its first objection say nothing new.
     pub(super) fn object(&mut self, until: Time, settings: &HuntSettings, now: Time) {
+        let (_, starts) = self.limits(settings, now);
+        let lowered_until = now.plus(settings.objected_for);
+        if starts > settings.grasp_starts_max {
+            self.unpublished_until = lowered_until;
+        } else if self.unpublished_until <= now || self.paused_until <= now {
+            self.objected_until = lowered_until;
+        }
         self.pause(until);
-        self.objected_until = now.plus(settings.objected_for);
     }
 
     pub(super) fn pause(&mut self, until: Time) {
@@ -181,19 +201,9 @@ impl Neighbour {
             && self.queue.is_empty()
             && self.asking.is_empty();
         let last = self.requests.back().map_or(Time(0), |at| at.plus(settings.window));
-        let binding = last.max(self.paused_until).max(self.objected_until);
+        let objected_until = self.objected_until.max(self.unpublished_until);
+        let binding = last.max(self.paused_until).max(objected_until);
         let mut budgets = [&self.budget, &self.check_budget].into_iter();
         idle && binding <= now && budgets.all(|it| it.is_nearly_unused(now))
-    }
-
-    pub(super) fn set_back(&mut self, by: Duration) {
-        let times = [&mut self.heard_at, &mut self.paused_until, &mut self.objected_until];
-        for at in times.into_iter().chain(&mut self.wake_at).chain(&mut self.requests) {
-            *at = earlier(*at, by);
-        }
-        self.used = earlier(self.used, by);
-        self.budget.set_back(by);
-        self.check_budget.set_back(by);
-        self.queue.set_back(by);
     }
 }

@@ -3,11 +3,9 @@
 //! Invariant: no owner's domains fill the table so that others find no room.
 
 use super::HuntSettings;
-use super::clock::earlier;
 use super::neighbour::Neighbour;
 use grasp_core::{Domain, PubKey, Time};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 /// How many are looked at before one that can be forgotten counts as not found.
 const LOOKED_AT_MAX: usize = 32;
@@ -83,16 +81,6 @@ impl Neighbours {
 
     pub(super) fn is_late(&self, domain: &Domain, now: Time) -> bool {
         self.get(domain).is_some_and(|neighbour| neighbour.is_late(now))
-    }
-
-    pub(super) fn set_back(&mut self, by: Duration) {
-        for neighbour in self.by_domain.values_mut() {
-            neighbour.set_back(by);
-        }
-        for uses in self.by_owner.values_mut().chain([&mut self.by_use]) {
-            let all = std::mem::take(uses).into_iter();
-            *uses = all.map(|(used, domain)| (earlier(used, by), domain)).collect();
-        }
     }
 
     fn room(&self, owner: Option<&PubKey>, settings: &HuntSettings, now: Time) -> Room {

@@ -1,31 +1,29 @@
-//! How long a slow fetch may hold a slot that others wait for. While nobody waits it may take all the
-//! time it wants (S-37). Invariant: one is asked to give way at a time, and the next when it has.
+//! How long a slow fetch may hold a slot that others wait for. While none waits it may take all the
+//! time it wants (S-37). Only bytes of packs count. Invariant: one is asked to give way at a time,
+//! and the next when it has.
 
 use super::Job;
 use super::alarm::Alarm;
 use super::jobs::Running;
 use super::machine::Hunt;
+use super::slot_class::SlotClass;
+use super::slots::Demand;
 use grasp_core::{Domain, Time};
 use std::time::Duration;
 
-/// A fetch that brings less than this on average is slow.
-const BYTES_PER_SEC_MIN: u64 = 10 << 10;
-/// How long any fetch may be slow.
-const PATIENCE: Duration = Duration::from_secs(600);
-/// How long one that uses more than its owner's share, or a domain that fails, may be.
-const PATIENCE_SHORT: Duration = Duration::from_secs(10);
-/// Whoever is just fast enough is not looked at all the time.
+/// One that is just fast enough is not looked at all the time.
 const LOOK_EVERY_MIN: Duration = Duration::from_secs(1);
 
 impl Hunt {
-    /// Somebody waits for a slot. True if one who is slow was asked to give way.
+    /// Something waits for a slot. True if one that is slow was asked to give way.
     pub(super) fn make_room(&mut self, now: Time) -> bool {
-        let entitled = self.slots.is_anybody_entitled();
-        if !self.jobs_changed && self.room_for == entitled {
+        let demand = self.slots.demand();
+        if !self.jobs_changed && self.room_for == demand {
             return false;
         }
-        (self.jobs_changed, self.room_for) = (false, entitled);
-        match self.slowest(entitled) {
+        (self.jobs_changed, self.room_for) = (false, demand);
+        self.note_full_slots(now);
+        match self.slowest(demand) {
             Some((at, job)) if at <= now => {
                 self.timers.clear(Alarm::Slow);
                 self.give_way(job, now);
@@ -42,7 +40,7 @@ impl Hunt {
         }
     }
 
-    /// Somebody waits for a domain on which everything is taken. Says when to look again.
+    /// Something waits for a domain on which everything is taken. Says when to look again.
     pub(super) fn make_room_on(&mut self, domain: &Domain, now: Time) -> Option<Time> {
         let jobs = || {
             let jobs = self.neighbours.get(domain).into_iter().flat_map(|it| &it.jobs);
@@ -51,7 +49,11 @@ impl Hunt {
         if jobs().any(|(_, it)| it.cancelled) {
             return None;
         }
-        let (at, job) = jobs().map(|(job, it)| (slow_at(it, PATIENCE), job)).min()?;
+        let slow_at = |it: &Running| match it.claim.class.is_by_strangers() {
+            true => it.pace.slow_at(),
+            false => it.pace.slow_on_domain_at(),
+        };
+        let (at, job) = jobs().map(|(job, it)| (slow_at(it), job)).min()?;
         if at > now {
             return Some(at.max(now.plus(LOOK_EVERY_MIN)));
         }
@@ -59,47 +61,51 @@ impl Hunt {
         None
     }
 
-    /// Who has to give way first, and when. `None` while somebody is about to.
-    fn slowest(&self, (for_sound, for_any): (bool, bool)) -> Option<(Time, Job)> {
+    /// Which has to give way first, and when. `None` while one is about to.
+    fn slowest(&self, demand: [Demand; SlotClass::COUNT]) -> Option<(Time, Job)> {
         if self.leaving > 0 {
             return None;
         }
-        let any_short = for_any && self.slots.is_any_questionable();
-        let is_short = |it: &Running| {
-            any_short && ((for_sound && it.late) || self.slots.has_more_than_its_share(&it.owner))
+        let waiting = || SlotClass::ALL.into_iter().zip(demand);
+        let is_in_the_way = |it: &Running| {
+            waiting().any(|(class, demand)| match demand {
+                Demand::None => false,
+                // An owner that has its share is waited for by others of the same class alone.
+                Demand::OfSharers => {
+                    class == it.claim.class && self.slots.has_share(class, &it.claim.owner)
+                }
+                Demand::OfOthers => self.slots.would_help(class, it.claim.class),
+            })
         };
-        let soonest = if any_short { PATIENCE_SHORT } else { PATIENCE };
-        let mut first: Option<(Time, Job)> = None;
-        // In the order in which they began.
-        for (job, it) in &self.jobs {
-            if first.is_some_and(|(at, _)| it.started.plus(soonest) > at) {
-                break;
-            }
-            // Whoever has its share is waited for by others of the same owner alone.
-            if for_any || self.slots.has_share(&it.owner) {
-                let patience = if is_short(it) { PATIENCE_SHORT } else { PATIENCE };
-                let mine = (slow_at(it, patience), *job);
-                first = Some(first.map_or(mine, |first| first.min(mine)));
+        let jobs = self.jobs.iter().filter(|(_, it)| is_in_the_way(it));
+        jobs.map(|(job, it)| (it.pace.slow_at(), *job)).min()
+    }
+
+    /// Since when there is no slot for fetches that wait.
+    fn note_full_slots(&mut self, now: Time) {
+        let classes = SlotClass::ALL.into_iter().zip(self.room_for);
+        for ((class, demand), since) in classes.zip(&mut self.full_since) {
+            match demand == Demand::OfOthers && self.slots.is_full(class) {
+                true => drop(since.get_or_insert(now)),
+                false => *since = None,
             }
         }
-        first
     }
 
     fn give_way(&mut self, job: Job, now: Time) {
         let Some(running) = self.jobs.get(&job) else { return };
         let number = running.entry;
-        if running.received == 0
+        self.note_silence(job);
+        self.cancel(job, "too slow while others waited");
+        self.carry_on(number, now);
+    }
+
+    /// A domain that sent nothing of a pack comes after the others from now on.
+    pub(super) fn note_silence(&mut self, job: Job) {
+        if let Some(running) = self.jobs.get(&job).filter(|it| !it.pace.has_bytes())
             && let Some(neighbour) = self.neighbours.get_mut(&running.domain)
         {
             neighbour.failing = true;
         }
-        self.cancel(job, "too slow while others waited");
-        self.carry_on(number, now);
     }
-}
-
-/// When it will have been slow for so long, if nothing more comes.
-fn slow_at(job: &Running, patience: Duration) -> Time {
-    let worth = Duration::from_millis(job.received.saturating_mul(1_000) / BYTES_PER_SEC_MIN);
-    job.started.plus(patience.max(worth))
 }

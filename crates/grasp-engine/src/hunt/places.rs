@@ -18,7 +18,7 @@ impl Hunt {
         };
         let domains = entry.sources.iter().map(|source| &source.domain);
         let new = domains.filter(|domain| !entry.places.contains(*domain) && is_busy(domain));
-        let new = new.filter(|domain| self.can_ask(entry, domain, needs, now));
+        let new = new.filter(|domain| self.class_on(entry, domain, needs, now).is_some());
         let new: Vec<Domain> = new.cloned().collect();
         let Some(entry) = self.entries.get_mut(&number) else { return };
         for domain in new {
@@ -40,7 +40,7 @@ impl Hunt {
         let Some(entry) = self.entries.get(&number).filter(some) else { return };
         let needs = self.needs(number, now);
         for domain in &entry.places {
-            let ready = self.can_ask(entry, domain, &needs, now);
+            let ready = self.class_on(entry, domain, &needs, now);
             if let Some(neighbour) = self.neighbours.get_mut(domain)
                 && neighbour.queue.set_ready(number, ready)
             {

@@ -2,7 +2,7 @@
 //! everybody else, owners in turn, and the repositories of one owner in turn. A place is kept while
 //! its holder is busy elsewhere. Invariant: only places that are ready stand in a line.
 
-use super::clock::earlier;
+use super::slot_class::SlotClass;
 use super::turns::Line;
 use grasp_core::{PubKey, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,8 +18,9 @@ pub(super) enum Class {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     places: BTreeMap<u64, Place>,
-    first: Line<u64>,
-    later: Line<u64>,
+    /// One line for each class of slots.
+    first: [Line<u64>; SlotClass::COUNT],
+    later: [Line<u64>; SlotClass::COUNT],
     /// Places of the later class, longest waiting first.
     ages: BTreeSet<(Time, u64)>,
     next_ticket: u64,
@@ -31,7 +32,8 @@ struct Place {
     ticket: u64,
     since: Time,
     class: Class,
-    ready: bool,
+    /// The slot it needs, if it could start.
+    ready: Option<SlotClass>,
 }
 
 impl Queue {
@@ -44,7 +46,12 @@ impl Queue {
     }
 
     pub(super) fn has_ready(&self) -> bool {
-        !self.first.is_empty() || !self.later.is_empty()
+        self.first.iter().chain(&self.later).any(|line| !line.is_empty())
+    }
+
+    /// One that was not tried here yet could start, if it had such a slot.
+    pub(super) fn has_first(&self, slot: SlotClass) -> bool {
+        self.first.get(slot.index()).is_some_and(|line| !line.is_empty())
     }
 
     /// Takes a place, which is not ready yet. Whoever has one keeps it.
@@ -53,39 +60,43 @@ impl Queue {
             return;
         }
         let ticket = self.ticket();
-        self.places.insert(entry, Place { owner, ticket, since: now, class, ready: false });
+        self.places.insert(entry, Place { owner, ticket, since: now, class, ready: None });
         if class == Class::Later {
             self.ages.insert((now, entry));
         }
     }
 
     pub(super) fn leave(&mut self, entry: u64) {
-        self.set_ready(entry, false);
+        self.set_ready(entry, None);
         if let Some(place) = self.places.remove(&entry) {
             self.ages.remove(&(place.since, entry));
         }
     }
 
     /// Leaves because it had its turn, which its owner pays for.
-    pub(super) fn leave_served(&mut self, entry: u64) {
+    pub(super) fn leave_served(&mut self, entry: u64, slot: SlotClass) {
         let Some(place) = self.places.get(&entry) else { return };
         let (owner, class) = (place.owner, place.class);
         self.leave(entry);
         let stamp = self.ticket();
-        self.line(class).charge(owner, stamp);
+        if let Some(line) = self.line(class, slot) {
+            line.charge(owner, stamp);
+        }
     }
 
-    /// Only whoever is ready is picked. True if that is news.
-    pub(super) fn set_ready(&mut self, entry: u64, ready: bool) -> bool {
+    /// Only what is ready is picked: what could start, if it had such a slot. True if that is news.
+    pub(super) fn set_ready(&mut self, entry: u64, ready: Option<SlotClass>) -> bool {
         let Some(place) = self.places.get_mut(&entry) else { return false };
         if place.ready == ready {
             return false;
         }
-        place.ready = ready;
+        let before = std::mem::replace(&mut place.ready, ready);
         let (owner, ticket, class) = (place.owner, place.ticket, place.class);
-        match ready {
-            true => self.line(class).insert(owner, ticket, entry),
-            false => self.line(class).remove(owner, ticket),
+        if let Some(line) = before.and_then(|slot| self.line(class, slot)) {
+            line.remove(owner, ticket);
+        }
+        if let Some(line) = ready.and_then(|slot| self.line(class, slot)) {
+            line.insert(owner, ticket, entry);
         }
         true
     }
@@ -95,7 +106,7 @@ impl Queue {
             return;
         };
         let (since, ready) = (place.since, place.ready);
-        self.set_ready(entry, false);
+        self.set_ready(entry, None);
         if let Some(place) = self.places.get_mut(&entry) {
             place.class = class;
         }
@@ -115,29 +126,27 @@ impl Queue {
         }
     }
 
-    /// Whose turn it is. Owners that are held back let the others go first.
-    pub(super) fn first(&self, is_held_back: impl Fn(&PubKey) -> bool) -> Option<u64> {
-        let first = self.first.first(&is_held_back).or_else(|| self.later.first(&is_held_back));
+    /// Whose turn it is among those that need such a slot. Owners that are held back let the others
+    /// go first.
+    pub(super) fn first(
+        &self,
+        slot: SlotClass,
+        is_held_back: impl Fn(&PubKey) -> bool,
+    ) -> Option<u64> {
+        let (first, later) = (self.first.get(slot.index())?, self.later.get(slot.index())?);
+        let best = first.first(&is_held_back).or_else(|| later.first(&is_held_back));
         let any = |line: &Line<u64>| line.first(|_| false).copied();
-        first.copied().or_else(|| any(&self.first)).or_else(|| any(&self.later))
+        best.copied().or_else(|| any(first)).or_else(|| any(later))
     }
 
     pub(super) fn owner_of(&self, entry: u64) -> Option<PubKey> {
         self.places.get(&entry).map(|place| place.owner)
     }
 
-    /// The clock was set back.
-    pub(super) fn set_back(&mut self, by: Duration) {
-        for place in self.places.values_mut() {
-            place.since = earlier(place.since, by);
-        }
-        self.ages = self.ages.iter().map(|(since, entry)| (earlier(*since, by), *entry)).collect();
-    }
-
-    fn line(&mut self, class: Class) -> &mut Line<u64> {
+    fn line(&mut self, class: Class, slot: SlotClass) -> Option<&mut Line<u64>> {
         match class {
-            Class::First => &mut self.first,
-            Class::Later => &mut self.later,
+            Class::First => self.first.get_mut(slot.index()),
+            Class::Later => self.later.get_mut(slot.index()),
         }
     }
 
@@ -151,6 +160,7 @@ impl Queue {
 mod tests {
     use super::*;
 
+    const SLOT: SlotClass = SlotClass::Served;
     const AGED: Duration = Duration::from_secs(600);
 
     fn owner(n: u8) -> PubKey {
@@ -159,8 +169,8 @@ mod tests {
 
     fn serve(queue: &mut Queue, now: Time) -> Option<u64> {
         queue.age(AGED, now);
-        let entry = queue.first(|_| false)?;
-        queue.leave_served(entry);
+        let entry = queue.first(SLOT, |_| false)?;
+        queue.leave_served(entry, SLOT);
         Some(entry)
     }
 
@@ -168,7 +178,7 @@ mod tests {
         let mut queue = Queue::default();
         for (entry, by, class) in places {
             queue.join(*entry, owner(*by), *class, Time(0));
-            queue.set_ready(*entry, true);
+            queue.set_ready(*entry, Some(SLOT));
         }
         queue
     }
@@ -191,7 +201,7 @@ mod tests {
             let entry = serve(&mut queue, Time(0)).unwrap();
             order.push(entry);
             queue.join(entry, owner(if entry == 1 { 1 } else { 2 }), First, Time(0));
-            queue.set_ready(entry, true);
+            queue.set_ready(entry, Some(SLOT));
         }
         assert_eq!(order, [1, 2, 1, 3, 1, 2]);
     }
@@ -202,9 +212,9 @@ mod tests {
         let mut queue = joined(&[(1, 1, Later), (2, 2, First), (3, 2, First)]);
         assert_eq!(serve(&mut queue, Time(0)), Some(2));
         queue.age(AGED, Time(599_999));
-        assert_eq!(queue.first(|_| false), Some(3));
+        assert_eq!(queue.first(SLOT, |_| false), Some(3));
         queue.join(4, owner(2), First, Time(1));
-        queue.set_ready(4, true);
+        queue.set_ready(4, Some(SLOT));
         assert_eq!(serve(&mut queue, Time(600_000)), Some(1), "its owner had no turn in this line");
         assert_eq!(serve(&mut queue, Time(600_000)), Some(3));
         assert_eq!(serve(&mut queue, Time(600_000)), Some(4));
@@ -216,12 +226,12 @@ mod tests {
     fn a_place_is_kept_while_its_holder_is_busy() {
         use Class::First;
         let mut queue = joined(&[(1, 1, First), (2, 1, First)]);
-        queue.set_ready(1, false);
-        assert_eq!(queue.first(|_| false), Some(2));
-        queue.set_ready(1, true);
-        assert_eq!(queue.first(|_| false), Some(1));
-        queue.set_ready(1, false);
-        queue.set_ready(2, false);
+        queue.set_ready(1, None);
+        assert_eq!(queue.first(SLOT, |_| false), Some(2));
+        queue.set_ready(1, Some(SLOT));
+        assert_eq!(queue.first(SLOT, |_| false), Some(1));
+        queue.set_ready(1, None);
+        queue.set_ready(2, None);
         assert!(!queue.has_ready() && queue.len() == 2);
     }
 
@@ -230,9 +240,9 @@ mod tests {
         use Class::{First, Later};
         let mut queue = joined(&[(1, 1, First), (2, 1, First), (3, 2, Later)]);
         let held_back = |it: &PubKey| *it == owner(1);
-        assert_eq!(queue.first(|_| false), Some(1));
-        assert_eq!(queue.first(held_back), Some(3));
-        queue.leave_served(3);
-        assert_eq!(queue.first(held_back), Some(1));
+        assert_eq!(queue.first(SLOT, |_| false), Some(1));
+        assert_eq!(queue.first(SLOT, held_back), Some(3));
+        queue.leave_served(3, SLOT);
+        assert_eq!(queue.first(SLOT, held_back), Some(1));
     }
 }

@@ -5,7 +5,8 @@ use super::alarm::Alarm;
 use super::budget::worth_starting;
 use super::machine::Hunt;
 use super::neighbour::Opening;
-use super::slots::Waits;
+use super::slot_class::SlotClass;
+use super::slots::{SlotClaim, Waits};
 use super::{HuntAction, Job};
 use grasp_core::{Domain, PubKey, Time};
 use std::time::Duration;
@@ -28,10 +29,11 @@ impl Hunt {
             while let Some(domain) = self.stirred.pop_first() {
                 self.serve(&domain, now);
             }
-            if !self.slots.is_anybody_waiting() {
+            if !self.slots.is_any_waiting() {
                 self.timers.clear(Alarm::Bytes);
                 self.timers.clear(Alarm::Slow);
                 self.jobs_changed = true;
+                self.full_since = [None; SlotClass::COUNT];
                 break;
             }
             if !self.has_bytes(now) {
@@ -43,7 +45,7 @@ impl Hunt {
             }
             match self.slots.first().cloned() {
                 Some(Waits::Entry(number)) => self.start_in_turn(number, now),
-                Some(Waits::Domain(domain)) => self.take_turn(&domain, now),
+                Some(Waits::Domain(domain, class)) => self.take_turn(&domain, class, now),
                 None if self.make_room(now) => {}
                 None => break,
             }
@@ -57,23 +59,26 @@ impl Hunt {
             self.put_off_asking(domain, now);
         }
         let Some(neighbour) = self.neighbours.get_mut(domain) else { return };
-        let (mut wake_at, mut first) = (None, None);
+        let (mut wake_at, mut is_open) = (None, false);
         if !neighbour.asking.is_empty() {
             wake_at = Some(neighbour.request_at(&self.settings, now));
         } else if neighbour.queue.has_ready() {
             match neighbour.opening(&self.settings, now) {
-                Opening::Now => first = self.first_on(domain, now),
+                Opening::Now => is_open = true,
                 Opening::At(at) => wake_at = Some(at),
                 Opening::AfterAJob => wake_at = self.make_room_on(domain, now),
             }
         }
-        let who = Waits::Domain(domain.clone());
-        match first {
-            Some((_, owner)) => {
-                let late = self.neighbours.is_late(domain, now);
-                self.slots.join(who, owner, late);
+        for class in SlotClass::ALL {
+            let who = Waits::Domain(domain.clone(), class);
+            let may_wait = is_open && !self.yields(domain, class);
+            match self.first_on(domain, class, now).filter(|_| may_wait) {
+                Some((_, owner)) => {
+                    let late = self.neighbours.is_late(domain, now);
+                    self.slots.join(who, SlotClaim { class, owner, late });
+                }
+                None => self.slots.leave(&who),
             }
-            None => self.slots.leave(&who),
         }
         let Some(neighbour) = self.neighbours.get_mut(domain) else { return };
         if neighbour.wake_at != wake_at {
@@ -85,11 +90,21 @@ impl Hunt {
         }
     }
 
-    /// Whose turn it is on a domain.
-    fn first_on(&mut self, domain: &Domain, now: Time) -> Option<(u64, PubKey)> {
+    /// Second tries wait for the first tries of other classes, if those have a slot. States of
+    /// served repositories wait for no other class.
+    fn yields(&self, domain: &Domain, class: SlotClass) -> bool {
+        let Some(queue) = self.neighbours.get(domain).map(|it| &it.queue) else { return false };
+        let goes_first = |other: SlotClass| queue.has_first(other) && !self.slots.is_full(other);
+        class != SlotClass::Served
+            && !queue.has_first(class)
+            && SlotClass::ALL.into_iter().any(goes_first)
+    }
+
+    /// Whose turn it is on a domain among those that need such a slot.
+    fn first_on(&mut self, domain: &Domain, class: SlotClass, now: Time) -> Option<(u64, PubKey)> {
         let neighbour = self.neighbours.get_mut(domain)?;
         neighbour.queue.age(self.settings.aged_after, now);
-        let number = neighbour.queue.first(|owner| self.slots.is_held_back(owner))?;
+        let number = neighbour.queue.first(class, |it| self.slots.is_held_back(class, it))?;
         Some((number, neighbour.queue.owner_of(number)?))
     }
 
@@ -116,11 +131,11 @@ impl Hunt {
     }
 
     /// One fetch of a domain; then it stands behind the others.
-    fn take_turn(&mut self, domain: &Domain, now: Time) {
-        let who = Waits::Domain(domain.clone());
+    fn take_turn(&mut self, domain: &Domain, class: SlotClass, now: Time) {
+        let who = Waits::Domain(domain.clone(), class);
         let late = self.neighbours.is_late(domain, now);
         self.stirred.insert(domain.clone());
-        if late && !self.slots.is_waiting_late(&who) {
+        if late && !self.slots.claim_of(&who).is_some_and(|it| it.late) {
             // It fell silent since it was looked at.
             return self.slots.leave(&who);
         }
@@ -128,12 +143,12 @@ impl Hunt {
             .neighbours
             .get(domain)
             .is_some_and(|it| it.opening(&self.settings, now) == Opening::Now);
-        let first = self.first_on(domain, now).filter(|_| open);
+        let first = self.first_on(domain, class, now).filter(|_| open);
         self.slots.leave(&who);
         if let Some((number, owner)) = first
-            && self.start_from_queue(number, domain, now)
+            && self.start_from_queue(number, domain, class, now)
         {
-            self.slots.charge(owner, late);
+            self.slots.charge(SlotClaim { class, owner, late });
         }
     }
 }

@@ -39,7 +39,7 @@ pub struct HuntSettings {
     pub overrides: BTreeMap<Domain, (u32, u32)>,
     /// Over all domains.
     pub concurrent_max: u32,
-    /// One fetch, one domain in any 24 hours, all domains in any 24 hours.
+    /// In any 24 hours: what one source may send for one family, one domain, all domains.
     pub fetch_bytes_max: u64,
     pub domain_bytes_per_day_max: u64,
     pub bytes_per_day_max: u64,

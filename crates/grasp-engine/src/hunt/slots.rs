@@ -1,14 +1,14 @@
-//! What may be fetched at a time over all domains, shared by owners: whoever waits for a slot waits
-//! under its owner, and owners take turns. Invariant: an owner that has its share gets another slot
-//! only if nobody waits who has not, and only if some stay free for those who may still come.
+//! The slots of the whole server: what may be fetched at a time over all domains. Each waiting
+//! fetch waits under its class and its owner; classes take turns, and so do owners. Invariant: an
+//! owner that has its share gets another slot only if no owner waits who has not, and only if some
+//! stay free for owners who may still come.
 
 use super::HuntSettings;
+use super::slot_class::{SlotClass, SlotUse};
 use super::turns::Line;
 use grasp_core::{Domain, PubKey};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many shares make the whole. As much as one share stays free for owners who have none yet.
-const SHARES: usize = 4;
 /// After so many others, one that comes late goes before them, if none of those is being asked.
 const OTHERS_FIRST: u32 = 4;
 
@@ -17,48 +17,87 @@ const OTHERS_FIRST: u32 = 4;
 pub(super) enum Waits {
     /// A family, for any of its sources that are free.
     Entry(u64),
-    /// A domain, for the first in its queue.
-    Domain(Domain),
+    /// A domain, for the first of this class in its queue.
+    Domain(Domain, SlotClass),
+}
+
+/// Under which name something waits, or is fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SlotClaim {
+    pub(super) class: SlotClass,
+    pub(super) owner: PubKey,
+    /// Its domain failed or says nothing.
+    pub(super) late: bool,
+}
+
+/// Which fetches of a class wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Demand {
+    None,
+    /// Only of owners that have their share.
+    OfSharers,
+    OfOthers,
 }
 
 #[derive(Debug)]
 pub(super) struct Slots {
     max: usize,
-    share: usize,
-    spare: usize,
-    used: usize,
+    used: SlotUse,
     /// How many of them are used on domains that come late.
     used_late: usize,
-    held: BTreeMap<PubKey, usize>,
-    sound: Line<Waits>,
+    held: BTreeMap<(SlotClass, PubKey), usize>,
+    sound: SlotLines,
     /// For domains that failed or say nothing.
-    late: Line<Waits>,
+    late: SlotLines,
     standing: BTreeMap<Waits, Standing>,
     /// The domains among them.
-    domains: BTreeMap<PubKey, BTreeSet<Domain>>,
+    domains: BTreeMap<(SlotClass, PubKey), BTreeSet<Domain>>,
     tickets: u64,
     others_first: u32,
 }
 
+/// One line for each class, and when each class last had a turn.
+#[derive(Debug, Default)]
+struct SlotLines {
+    lines: [Line<Waits>; SlotClass::COUNT],
+    served_at: [u64; SlotClass::COUNT],
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Standing {
-    owner: PubKey,
+    claim: SlotClaim,
     ticket: u64,
-    late: bool,
+}
+
+impl SlotLines {
+    fn line(&mut self, class: SlotClass) -> Option<&mut Line<Waits>> {
+        self.lines.get_mut(class.index())
+    }
+
+    /// The first one of the class whose turn is longest ago.
+    fn first(
+        &self,
+        has_room: impl Fn(SlotClass) -> bool,
+        passed_over: impl Fn(SlotClass, &PubKey) -> bool,
+    ) -> Option<&Waits> {
+        let classes = SlotClass::ALL.into_iter().zip(&self.lines).zip(&self.served_at);
+        let open = classes.filter(|((class, _), _)| has_room(*class));
+        let firsts = open.filter_map(|((class, line), at)| {
+            Some((*at, line.first(|owner| passed_over(class, owner))?))
+        });
+        firsts.min_by_key(|(at, _)| *at).map(|(_, first)| first)
+    }
 }
 
 impl Slots {
     pub(super) fn new(settings: &HuntSettings) -> Self {
-        let max = (settings.concurrent_max as usize).max(1);
         Self {
-            max,
-            share: (max / SHARES).max(1),
-            spare: max / SHARES,
-            used: 0,
+            max: (settings.concurrent_max as usize).max(1),
+            used: SlotUse::default(),
             used_late: 0,
             held: BTreeMap::new(),
-            sound: Line::default(),
-            late: Line::default(),
+            sound: SlotLines::default(),
+            late: SlotLines::default(),
             standing: BTreeMap::new(),
             domains: BTreeMap::new(),
             tickets: 0,
@@ -67,140 +106,162 @@ impl Slots {
     }
 
     pub(super) fn used(&self) -> usize {
-        self.used
+        self.used.total()
     }
 
-    pub(super) fn has_share(&self, owner: &PubKey) -> bool {
-        self.held(owner) >= self.share
+    pub(super) fn has_share(&self, class: SlotClass, owner: &PubKey) -> bool {
+        let held = self.held.get(&(class, *owner)).copied().unwrap_or(0);
+        held >= class.owner_share(self.max)
     }
 
     /// It has its share, and what is left is for others.
-    pub(super) fn is_held_back(&self, owner: &PubKey) -> bool {
-        self.used + self.spare >= self.max && self.has_share(owner)
+    pub(super) fn is_held_back(&self, class: SlotClass, owner: &PubKey) -> bool {
+        !self.used.has_room_to_spare(class, self.max) && self.has_share(class, owner)
     }
 
-    /// It holds what others could have, too.
-    pub(super) fn has_more_than_its_share(&self, owner: &PubKey) -> bool {
-        self.held(owner) > self.share
+    /// May this start, with nothing before it?
+    pub(super) fn is_free(&self, claim: SlotClaim) -> bool {
+        self.used.has_room(claim.class, self.max)
+            && !self.is_held_back(claim.class, &claim.owner)
+            && self.first().is_none()
     }
 
-    /// Slots that others could have, or that are used on domains that come late.
-    pub(super) fn is_any_questionable(&self) -> bool {
-        self.used_late > 0 || self.held.values().any(|held| *held > self.share)
-    }
-
-    /// May this owner start something, with nobody before it?
-    pub(super) fn is_free(&self, owner: &PubKey) -> bool {
-        self.used < self.max && !self.is_held_back(owner) && self.first().is_none()
-    }
-
-    /// True if somebody is held back from now on.
-    pub(super) fn take(&mut self, owner: PubKey, late: bool) -> bool {
-        self.used += 1;
-        self.used_late += usize::from(late);
-        let held = self.held.entry(owner).or_default();
+    /// True if an owner is held back from now on.
+    pub(super) fn take(&mut self, claim: SlotClaim) -> bool {
+        let had_room = self.used.has_room_to_spare(claim.class, self.max);
+        self.used.add(claim.class);
+        self.used_late += usize::from(claim.late);
+        let held = self.held.entry((claim.class, claim.owner)).or_default();
         *held += 1;
-        *held == self.share || self.used + self.spare == self.max
+        *held == claim.class.owner_share(self.max)
+            || had_room != self.used.has_room_to_spare(claim.class, self.max)
     }
 
     /// True if the owner has less than its share from now on.
-    pub(super) fn give_back(&mut self, owner: &PubKey, late: bool) -> bool {
-        self.used = self.used.saturating_sub(1);
-        self.used_late = self.used_late.saturating_sub(usize::from(late));
-        let Some(held) = self.held.get_mut(owner) else { return false };
-        *held -= 1;
-        let had_its_share = *held + 1 == self.share;
+    pub(super) fn give_back(&mut self, claim: SlotClaim) -> bool {
+        self.used.remove(claim.class);
+        self.used_late = self.used_late.saturating_sub(usize::from(claim.late));
+        let key = (claim.class, claim.owner);
+        let Some(held) = self.held.get_mut(&key) else { return false };
+        let had_its_share = *held == claim.class.owner_share(self.max);
+        *held = held.saturating_sub(1);
         if *held == 0 {
-            self.held.remove(owner);
+            self.held.remove(&key);
         }
         had_its_share
     }
 
     /// Waits from now on, in the place it has if that is still the right one.
-    pub(super) fn join(&mut self, who: Waits, owner: PubKey, late: bool) {
-        let right = |it: &Standing| it.owner == owner && it.late == late;
-        if self.standing.get(&who).is_some_and(right) {
+    pub(super) fn join(&mut self, who: Waits, claim: SlotClaim) {
+        if self.standing.get(&who).is_some_and(|it| it.claim == claim) {
             return;
         }
         self.leave(&who);
         self.tickets += 1;
         let ticket = self.tickets;
-        self.line(late).insert(owner, ticket, who.clone());
-        if let Waits::Domain(domain) = &who {
-            self.domains.entry(owner).or_default().insert(domain.clone());
+        if let Some(line) = self.lines(claim.late).line(claim.class) {
+            line.insert(claim.owner, ticket, who.clone());
         }
-        self.standing.insert(who, Standing { owner, ticket, late });
+        if let Waits::Domain(domain, class) = &who {
+            self.domains.entry((*class, claim.owner)).or_default().insert(domain.clone());
+        }
+        self.standing.insert(who, Standing { claim, ticket });
     }
 
     pub(super) fn leave(&mut self, who: &Waits) {
-        if let Some(Standing { owner, ticket, late }) = self.standing.remove(who) {
-            self.line(late).remove(owner, ticket);
-            if let Waits::Domain(domain) = who
-                && let Some(domains) = self.domains.get_mut(&owner)
-            {
-                domains.remove(domain);
-                if domains.is_empty() {
-                    self.domains.remove(&owner);
-                }
+        let Some(Standing { claim, ticket }) = self.standing.remove(who) else { return };
+        if let Some(line) = self.lines(claim.late).line(claim.class) {
+            line.remove(claim.owner, ticket);
+        }
+        let Waits::Domain(domain, class) = who else { return };
+        let key = (*class, claim.owner);
+        if let Some(domains) = self.domains.get_mut(&key) {
+            domains.remove(domain);
+            if domains.is_empty() {
+                self.domains.remove(&key);
             }
         }
     }
 
     /// It had its turn, which its owner pays for.
-    pub(super) fn charge(&mut self, owner: PubKey, late: bool) {
+    pub(super) fn charge(&mut self, claim: SlotClaim) {
         self.tickets += 1;
         let stamp = self.tickets;
-        self.line(late).charge(owner, stamp);
-        self.others_first = if late { 0 } else { self.others_first.saturating_add(1) };
+        let lines = self.lines(claim.late);
+        if let Some(line) = lines.line(claim.class) {
+            line.charge(claim.owner, stamp);
+        }
+        if let Some(at) = lines.served_at.get_mut(claim.class.index()) {
+            *at = stamp;
+        }
+        self.others_first = if claim.late { 0 } else { self.others_first.saturating_add(1) };
     }
 
     pub(super) fn is_waiting(&self, who: &Waits) -> bool {
         self.standing.contains_key(who)
     }
 
-    pub(super) fn is_waiting_late(&self, who: &Waits) -> bool {
-        self.standing.get(who).is_some_and(|standing| standing.late)
+    /// How it waits.
+    pub(super) fn claim_of(&self, who: &Waits) -> Option<SlotClaim> {
+        self.standing.get(who).map(|it| it.claim)
     }
 
-    pub(super) fn is_anybody_waiting(&self) -> bool {
+    pub(super) fn is_any_waiting(&self) -> bool {
         !self.standing.is_empty()
     }
 
-    /// Somebody waits who has not got its share: for a sound domain, or for any.
-    pub(super) fn is_anybody_entitled(&self) -> (bool, bool) {
-        let sound = self.entitled(&self.sound).is_some();
-        (sound, sound || self.entitled(&self.late).is_some())
+    /// For each class, which of its fetches wait.
+    pub(super) fn demand(&self) -> [Demand; SlotClass::COUNT] {
+        SlotClass::ALL.map(|class| {
+            let both = || [&self.sound, &self.late].into_iter();
+            let lines = || both().filter_map(|it| it.lines.get(class.index()));
+            let has_share = |owner: &PubKey| self.has_share(class, owner);
+            match () {
+                () if lines().any(|it| it.first(has_share).is_some()) => Demand::OfOthers,
+                () if lines().any(|it| !it.is_empty()) => Demand::OfSharers,
+                () => Demand::None,
+            }
+        })
+    }
+
+    /// Would the end of this fetch help those of a class that wait?
+    pub(super) fn would_help(&self, waiting: SlotClass, ending: SlotClass) -> bool {
+        self.used.would_help(waiting, ending, self.max)
+    }
+
+    /// May no more fetch of this class start?
+    pub(super) fn is_full(&self, class: SlotClass) -> bool {
+        !self.used.has_room(class, self.max)
+    }
+
+    /// Slots in use that count against the limit of this class, that limit, and how many families
+    /// and domains wait.
+    pub(super) fn counts(&self, class: SlotClass) -> (usize, usize, usize) {
+        let waiting = self.standing.values().filter(|it| it.claim.class == class).count();
+        (self.used.counted_for(class), class.slots_max(self.max), waiting)
     }
 
     /// Whose turn it is, if there is a slot for it.
     pub(super) fn first(&self) -> Option<&Waits> {
-        if self.used >= self.max {
-            return None;
-        }
-        let (sound, late) = (self.entitled(&self.sound), self.entitled(&self.late));
+        let has_room = |class| self.used.has_room(class, self.max);
+        let entitled = |lines| -> Option<&Waits> {
+            SlotLines::first(lines, has_room, |class, owner| self.has_share(class, owner))
+        };
+        let (sound, late) = (entitled(&self.sound), entitled(&self.late));
         let late_first = self.used_late == 0 && self.others_first >= OTHERS_FIRST;
         let first = if late_first { late.or(sound) } else { sound.or(late) };
-        if first.is_some() || self.used + self.spare >= self.max {
-            return first;
-        }
-        self.sound.first(|_| false).or_else(|| self.late.first(|_| false))
+        let to_spare = |class| self.used.has_room_to_spare(class, self.max);
+        let any = |lines| SlotLines::first(lines, to_spare, |_, _| false);
+        first.or_else(|| any(&self.sound)).or_else(|| any(&self.late))
     }
 
-    /// Domains that wait under the name of somebody who has its share. They may have a better one.
+    /// Domains that wait under the name of an owner that has its share. They may have a better one.
     pub(super) fn domains_of_sharers(&self) -> impl Iterator<Item = &Domain> {
-        let sharers = self.held.iter().filter(|(_, held)| **held >= self.share);
-        sharers.filter_map(|(owner, _)| self.domains.get(owner)).flatten()
+        let sharers = self.held.iter().filter(|(key, held)| **held >= key.0.owner_share(self.max));
+        sharers.filter_map(|(key, _)| self.domains.get(key)).flatten()
     }
 
-    fn held(&self, owner: &PubKey) -> usize {
-        self.held.get(owner).copied().unwrap_or(0)
-    }
-
-    fn entitled<'a>(&self, line: &'a Line<Waits>) -> Option<&'a Waits> {
-        line.first(|owner| self.has_share(owner))
-    }
-
-    fn line(&mut self, late: bool) -> &mut Line<Waits> {
+    fn lines(&mut self, late: bool) -> &mut SlotLines {
         if late { &mut self.late } else { &mut self.sound }
     }
 }

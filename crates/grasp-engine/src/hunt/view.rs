@@ -5,6 +5,7 @@ use super::candidate::Candidate;
 use super::entry::Entry;
 use super::machine::Hunt;
 use super::neighbour::Neighbour;
+use super::slot_class::SlotClass;
 use super::slots::Waits;
 use super::{FamilyId, HuntView, SourceView};
 use grasp_core::{Domain, Time};
@@ -25,6 +26,17 @@ pub struct HuntTotals {
     /// Since the start: families that were told of when there were too many. Whoever told of them
     /// may tell again when there is room.
     pub refused: u64,
+}
+
+/// Fetches of a class wait because all slots that they may use are in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FullSlots {
+    pub class: SlotClass,
+    /// Slots in use that count against its limit, and that limit.
+    pub used: usize,
+    pub max: usize,
+    pub waiting: usize,
+    pub since: Time,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,10 +64,33 @@ impl Hunt {
         HuntTotals { families: self.entries.len(), running: self.slots.used(), ..self.totals }
     }
 
+    /// Every class of fetches that wait for a slot of the server.
+    pub fn full_slots(&self) -> Vec<FullSlots> {
+        let full = SlotClass::ALL.into_iter().zip(self.full_since);
+        let view = |(class, since): (SlotClass, Option<Time>)| {
+            let (used, max, waiting) = self.slots.counts(class);
+            Some(FullSlots { class, used, max, waiting, since: since? })
+        };
+        full.filter_map(view).collect()
+    }
+
     /// The first families in the queue, in order. `view` shows any one.
     pub fn views(&self, now: Time) -> Vec<HuntView> {
         let entries = self.numbers.values().filter_map(|number| self.entries.get(number));
         entries.take(VIEWS_MAX).map(|entry| self.view_of(entry, now)).collect()
+    }
+
+    /// Up to `count_max` families whose git data was looked for in vain `attempts_min` times, and how
+    /// many there are of them.
+    pub fn stuck_views(
+        &self,
+        attempts_min: u32,
+        count_max: usize,
+        now: Time,
+    ) -> (Vec<HuntView>, usize) {
+        let is_stuck = |entry: &&Entry| entry.held && entry.attempts >= attempts_min;
+        let stuck = || self.entries.values().filter(is_stuck);
+        (stuck().take(count_max).map(|entry| self.view_of(entry, now)).collect(), stuck().count())
     }
 
     pub fn view(&self, family: &FamilyId) -> Option<HuntView> {

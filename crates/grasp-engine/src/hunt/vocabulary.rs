@@ -48,12 +48,15 @@ pub enum HuntInput {
     /// A running job would send one more request. Answered by `MayRequest`, when the domain may be
     /// asked again.
     WantsRequest { job: Job },
-    /// So much has come in for this job since the last time.
-    Received { job: Job, bytes: u64 },
+    /// So much has come in for this job since the last time; of that, so much of packs.
+    Received { job: Job, bytes: u64, pack_bytes: u64 },
     /// A job is over; what it brought is released already.
     Ended { job: Job, end: JobEnd },
     /// A host says that it is a GRASP server (NIP-11).
     Grasp(Domain),
+    /// How many git requests per minute a host says that one address may send (S-56); `None` if it says
+    /// nothing about that.
+    GitLimits { domain: Domain, requests_per_minute: Option<u32> },
     /// Somebody asks for this family by hand: it is looked at now, if anything is missing.
     Now { family: FamilyId },
     /// Somebody would look how a domain stands, or send one more request for that (`again`). Answered
@@ -74,6 +77,22 @@ pub struct Lack {
     pub sources: Vec<Source>,
     /// Some event is held; without that, all of this is on the wanted-list.
     pub held: bool,
+    /// Wants that strangers alone propose: pull requests, and states of repositories that are not
+    /// served although another one of the family is.
+    pub proposed: BTreeSet<Oid>,
+    pub standing: FamilyStanding,
+}
+
+/// How far a family has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum FamilyStanding {
+    /// None of its repositories is served, and no fetch for its owner ever succeeded.
+    #[default]
+    UnknownOwner,
+    /// The same, but another repository of its owner is served, or was fetched.
+    KnownOwner,
+    /// A repository of it is served.
+    Served,
 }
 
 /// A place to look in.
@@ -83,6 +102,8 @@ pub struct Source {
     /// What it may be asked for; `None`: everything that is wanted. A pull request's own address is
     /// only asked for that pull request's commit.
     pub covers: Option<BTreeSet<Oid>>,
+    /// Only pull requests name it.
+    pub proposed: bool,
 }
 
 /// How a job ended.
@@ -123,6 +144,55 @@ pub enum Outcome {
     Cancelled,
 }
 
+/// Why a fetch failed, as a closed list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FetchFailure {
+    NoRepository,
+    Connection,
+    Unacceptable,
+    ForbiddenAddress,
+    TooLarge,
+    RateLimited,
+}
+
+impl FetchFailure {
+    pub const ALL: [Self; 6] = [
+        Self::NoRepository,
+        Self::Connection,
+        Self::Unacceptable,
+        Self::ForbiddenAddress,
+        Self::TooLarge,
+        Self::RateLimited,
+    ];
+
+    /// For labels and keys.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NoRepository => "no_repository",
+            Self::Connection => "connection",
+            Self::Unacceptable => "unacceptable",
+            Self::ForbiddenAddress => "forbidden_address",
+            Self::TooLarge => "too_large",
+            Self::RateLimited => "rate_limited",
+        }
+    }
+}
+
+impl Outcome {
+    /// `None`: the server did what a git server does, or was not asked.
+    pub fn failure(&self) -> Option<FetchFailure> {
+        match self {
+            Self::Lacks(_) => Some(FetchFailure::NoRepository),
+            Self::Failed(_) => Some(FetchFailure::Connection),
+            Self::Unacceptable(_) => Some(FetchFailure::Unacceptable),
+            Self::Forbidden(_) => Some(FetchFailure::ForbiddenAddress),
+            Self::TooLarge => Some(FetchFailure::TooLarge),
+            Self::SlowDown { .. } => Some(FetchFailure::RateLimited),
+            Self::Answered | Self::Ourselves | Self::Crowded { .. } | Self::Cancelled => None,
+        }
+    }
+}
+
 /// Do this.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HuntAction {
@@ -159,14 +229,18 @@ pub enum HuntAction {
 pub enum HuntNews {
     /// One attempt begins.
     Attempt { family: FamilyId, wants: usize, sources: usize },
-    /// Nothing is missing any more.
-    Complete { family: FamilyId },
+    /// Nothing is missing any more, after so long.
+    Complete { family: FamilyId, missing_for: Duration },
     /// Not this time.
     Incomplete { family: FamilyId, wants: usize, attempts: u32, next: Time },
     /// A domain asked for less.
     SlowedDown { domain: Domain, until: Time },
     /// The queue is full; this family has to wait for its next event.
     TooMany { family: FamilyId },
+    /// A family entered the queue; it is looked at for the first time after `delay`.
+    Queued { family: FamilyId, delay: Duration },
+    /// A fetch brought nothing because of what the server is or said.
+    FetchFailed { url: CloneUrl, failure: FetchFailure, why: String },
 }
 
 /// A family in the queue, explained.

@@ -42,7 +42,7 @@ fn a_domain_that_used_up_its_day_is_not_asked_for_crumbs() {
     assert_eq!(net.fetches.iter().filter(|it| it.from == "two").count(), 4, "others go on");
     net.elapse(24 * HOUR);
     assert_eq!(one(&net), 3, "nothing of that day is left");
-    net.elapse(HOUR);
+    net.elapse(HOUR + 5 * MINUTE);
     assert_eq!(one(&net), 6, "the next day");
 }
 
@@ -88,4 +88,24 @@ fn a_fetch_begins_only_when_something_can_come_of_it() {
         }
         assert_eq!(net.fetches.len() == 11, more, "{} of 160 MiB are used up", 135 + takes);
     }
+}
+
+#[test]
+fn s51_a_source_sends_so_much_for_one_repository_in_a_day() {
+    let settings = HuntSettings { fetch_bytes_max: 10 * MIB, ..HuntSettings::default() };
+    let mut net = Net::new(settings);
+    net.server("one", &[]).bytes = 6 * MIB;
+    net.misses("acme", &[1], &["one"]);
+    net.elapse(HOUR);
+    let allowed = |net: &Net| -> Vec<u64> {
+        net.fetches.iter().filter(|it| it.from == "one").map(|it| it.bytes_max / MIB).collect()
+    };
+    assert_eq!(allowed(&net), [10, 4], "what is left of the day, and then nothing");
+    net.misses("other", &[2], &["one"]);
+    net.elapse(MINUTE);
+    assert_eq!(allowed(&net), [10, 4, 10, 4], "another repository has its own");
+    net.elapse(23 * HOUR);
+    assert_eq!(allowed(&net).len(), 4);
+    net.elapse(3 * HOUR);
+    assert_eq!(allowed(&net).get(4), Some(&10), "the next day");
 }

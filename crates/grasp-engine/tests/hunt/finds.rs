@@ -96,11 +96,12 @@ fn s36_a_pull_requests_own_address_is_asked_only_for_its_commit() {
     net.server("fork", &[2]);
     net.lacks("acme", &[1, 2], &["main"]);
     let fork: CloneUrl = url("fork", "acme");
-    let source = Source { url: fork, covers: Some(oids(&[2])) };
+    let source = Source { url: fork, covers: Some(oids(&[2])), proposed: true };
     net.families.get_mut(&family("acme")).unwrap().sources.insert(0, source);
     net.held("acme", grasp_engine::hunt::Brought::BySync);
     net.elapse(SECOND);
-    assert_eq!(wants(&net), [("fork", vec![2]), ("main", vec![1])]);
+    let asked = [("main", vec![1, 2]), ("fork", vec![2])];
+    assert_eq!(wants(&net), asked, "and after those that may have a state");
     assert!(net.is_complete("acme"));
 }
 

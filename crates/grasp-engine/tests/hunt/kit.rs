@@ -4,8 +4,8 @@
 use crate::watch::Watch;
 use grasp_core::{CloneUrl, Domain, Oid, PubKey, Time};
 use grasp_engine::hunt::{
-    Brought, FamilyId, Hunt, HuntAction, HuntInput, HuntNews, HuntSettings, HuntView, Job, JobEnd,
-    Lack, Outcome, Source,
+    Brought, FamilyId, FamilyStanding, Hunt, HuntAction, HuntInput, HuntNews, HuntSettings,
+    HuntView, Job, JobEnd, Lack, Outcome, Source,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -32,6 +32,8 @@ pub(crate) enum Manner {
     BreaksOff,
     /// Sends so much at a time, again and again, and never ends.
     Drips(u64, Duration),
+    /// The same, but nothing of it belongs to a pack.
+    Chatters(u64, Duration),
 }
 
 #[derive(Debug, Clone)]
@@ -50,6 +52,8 @@ pub(crate) struct Lacking {
     pub(crate) wants: BTreeSet<Oid>,
     pub(crate) sources: Vec<Source>,
     pub(crate) held: bool,
+    pub(crate) proposed: BTreeSet<Oid>,
+    pub(crate) standing: FamilyStanding,
 }
 
 #[derive(Debug, Clone)]
@@ -82,7 +86,7 @@ pub(crate) struct Fetched {
 enum Happening {
     Look(FamilyId, Lack),
     Step(Job),
-    Drip(Job, u64, Duration),
+    Drip(Job, (u64, u64), Duration),
     End(Job, Outcome),
 }
 
@@ -153,7 +157,9 @@ impl Net {
     pub(crate) fn lacks(&mut self, name: &str, wants: &[u64], servers: &[&str]) -> FamilyId {
         let id = family(name);
         let sources = servers.iter().map(|server| everything(url(server, name))).collect();
-        self.families.insert(id.clone(), Lacking { wants: oids(wants), sources, held: true });
+        let (wants, standing) = (oids(wants), FamilyStanding::Served);
+        let lacking = Lacking { wants, sources, held: true, standing, ..Lacking::default() };
+        self.families.insert(id.clone(), lacking);
         id
     }
 
@@ -193,20 +199,6 @@ impl Net {
 
     pub(crate) fn elapse_to(&mut self, at_ms: u64) {
         self.elapse(Duration::from_millis(at_ms - self.at_ms()));
-    }
-
-    /// Somebody sets the clock back; what takes a while takes as long as before. The shell looks at
-    /// the clock every few seconds.
-    pub(crate) fn set_clock_back(&mut self, by: Duration) {
-        self.hunt.handle_deadline(self.now);
-        self.carry_out();
-        let earlier = |at: Time| Time(at.0 - u64::try_from(by.as_millis()).unwrap());
-        self.now = earlier(self.now);
-        let happens = std::mem::take(&mut self.happens).into_iter();
-        self.happens = happens.map(|((at, serial), it)| ((earlier(at), serial), it)).collect();
-        self.watch.set_clock_back(by);
-        self.hunt.handle_deadline(self.now);
-        self.carry_out();
     }
 
     /// The next thing that happens until then, if anything does.
@@ -326,7 +318,11 @@ impl Net {
             Manner::Answers => self.later(wait, Happening::Step(job)),
             Manner::Drips(bytes, every) => {
                 self.jobs.get_mut(&job).unwrap().dripped = Some(0);
-                self.later(every, Happening::Drip(job, bytes, every));
+                self.later(every, Happening::Drip(job, (bytes, bytes), every));
+            }
+            Manner::Chatters(bytes, every) => {
+                self.jobs.get_mut(&job).unwrap().dripped = Some(0);
+                self.later(every, Happening::Drip(job, (bytes, 0), every));
             }
         }
     }
@@ -347,15 +343,15 @@ impl Net {
                     }
                 }
             }
-            Happening::Drip(job, bytes, every) => {
+            Happening::Drip(job, (bytes, pack_bytes), every) => {
                 let Some(open) = self.jobs.get_mut(&job) else { return };
                 let dripped = open.dripped.unwrap_or(0) + bytes;
                 open.dripped = Some(dripped);
                 match dripped > open.bytes_max {
                     true => self.happened(Happening::End(job, Outcome::TooLarge)),
                     false => {
-                        self.says(HuntInput::Received { job, bytes });
-                        self.later(every, Happening::Drip(job, bytes, every));
+                        self.says(HuntInput::Received { job, bytes, pack_bytes });
+                        self.later(every, Happening::Drip(job, (bytes, pack_bytes), every));
                     }
                 }
             }
@@ -374,7 +370,7 @@ impl Net {
                 }
                 self.here.extend(found.iter().copied());
                 let half = bytes / 2;
-                self.says(HuntInput::Received { job, bytes: half });
+                self.says(HuntInput::Received { job, bytes: half, pack_bytes: half });
                 let bytes = bytes - half;
                 self.says(HuntInput::Ended { job, end: JobEnd { outcome, found, absent, bytes } });
             }
@@ -386,10 +382,10 @@ impl Net {
     }
 
     fn lack(&self, family: &FamilyId) -> Lack {
-        let Lacking { wants, sources, held } =
+        let Lacking { wants, sources, held, proposed, standing } =
             self.families.get(family).cloned().unwrap_or_default();
         let wants = wants.difference(&self.here).copied().collect();
-        Lack { wants, sources, held }
+        Lack { wants, sources, held, proposed, standing }
     }
 
     fn later(&mut self, wait: Duration, happening: Happening) {
@@ -413,7 +409,7 @@ pub(crate) fn url(server: &str, name: &str) -> CloneUrl {
 }
 
 pub(crate) fn everything(url: CloneUrl) -> Source {
-    Source { url, covers: None }
+    Source { url, covers: None, proposed: false }
 }
 
 pub(crate) fn domain(server: &str) -> Domain {

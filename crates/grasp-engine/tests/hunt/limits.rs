@@ -108,6 +108,49 @@ fn s35_a_grasp_server_may_be_asked_more_until_it_objects() {
     assert_eq!(net.hunt.domains(net.now)[0].starts_max, 300);
 }
 
+fn publishes(net: &mut Net, requests_per_minute: Option<u32>) {
+    net.says(HuntInput::Grasp(domain("one")));
+    net.says(HuntInput::GitLimits { domain: domain("one"), requests_per_minute });
+}
+
+#[test]
+fn s56_a_server_is_asked_as_often_as_it_publishes() {
+    let limit = |net: &Net| net.hunt.domains(net.now)[0].starts_max;
+    let mut net = crowd(HuntSettings::default(), 500, Duration::ZERO);
+    publishes(&mut net, Some(400));
+    assert_eq!(starts_until(&mut net, 60_499), 400);
+    for (published, starts) in [(Some(9_000), 3_000), (Some(7), 7), (Some(0), 1), (None, 300)] {
+        publishes(&mut net, published);
+        assert_eq!(limit(&net), starts, "{published:?}");
+    }
+}
+
+#[test]
+fn s56_an_objection_takes_back_the_published_number_for_an_hour() {
+    let mut net = crowd(HuntSettings::default(), 600, Duration::from_millis(10));
+    publishes(&mut net, Some(1_000));
+    let limit = |net: &Net| net.hunt.domains(net.now)[0].starts_max;
+    net.servers.get_mut("one").unwrap().manner = slow_down(None);
+    net.elapse_to(600);
+    assert_eq!(limit(&net), 300, "five were under way, and that is one objection");
+    net.servers.get_mut("one").unwrap().manner = Manner::Answers;
+    net.elapse(2 * MINUTE);
+    let before = net.fetches.len();
+    net.elapse(MINUTE);
+    assert!(net.fetches.len() - before <= 300);
+    net.elapse_to(3_600_600);
+    assert_eq!(limit(&net), 1_000);
+}
+
+#[test]
+fn s56_a_server_that_objects_to_the_usual_number_too_is_treated_like_any_other() {
+    let mut net = crowd(HuntSettings::default(), 600, Duration::from_millis(10));
+    publishes(&mut net, Some(1_000));
+    net.servers.get_mut("one").unwrap().manner = slow_down(None);
+    net.elapse(3 * MINUTE);
+    assert_eq!(net.hunt.domains(net.now)[0].starts_max, 30);
+}
+
 #[test]
 fn s35_a_domain_that_objects_is_left_alone_for_a_minute_and_holds_up_nobody_else() {
     let mut net = Net::new(HuntSettings::default());

@@ -2,10 +2,10 @@
 //! driven. Every action also passes a watch that counts requests, slots, pauses and bytes by itself.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod attacks;
 mod bounds;
 mod bytes;
 mod checks;
-mod clock;
 mod delays;
 mod during;
 mod fairness;

@@ -106,7 +106,7 @@ fn unknown_jobs_and_families_change_nothing() {
     };
     net.hunt.handle(HuntInput::Ended { job: Job(99), end: end.clone() }, net.now);
     net.hunt.handle(HuntInput::WantsRequest { job: Job(99) }, net.now);
-    net.hunt.handle(HuntInput::Received { job: Job(0), bytes: 5 }, net.now);
+    net.hunt.handle(HuntInput::Received { job: Job(0), bytes: 5, pack_bytes: 5 }, net.now);
     assert_eq!(format!("{:?}", net.hunt), before);
     net.elapse_to(3_000);
     assert!(net.is_complete("acme"));

@@ -63,7 +63,9 @@ impl Crowd {
                 everything(server.parse().unwrap())
             };
             let sources = (0..5).map(|_| url()).collect();
-            Lack { wants: oids(&[2 * n, 2 * n + 1]), sources, held: true }
+            let wants = oids(&[2 * n, 2 * n + 1]);
+            let standing = grasp_engine::hunt::FamilyStanding::Served;
+            Lack { wants, sources, held: true, standing, ..Lack::default() }
         };
         let name = |n: u64| family(&format!("{}/r{n}", n / 10));
         Self {

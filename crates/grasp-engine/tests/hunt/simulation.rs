@@ -5,7 +5,7 @@
 use crate::kit::*;
 use grasp_core::{Domain, Oid};
 use grasp_engine::hunt::{
-    Brought, DomainView, FamilyId, HuntInput, HuntSettings, HuntView, Outcome,
+    Brought, DomainView, FamilyId, FamilyStanding, HuntInput, HuntSettings, HuntView, Outcome,
 };
 use grasp_testkit::Random;
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,6 +91,21 @@ impl World {
                 }
             }
             self.available.insert(name.clone(), available);
+            self.stands_somehow(name);
+        }
+    }
+
+    /// Served or not, and what is served may have pull requests.
+    fn stands_somehow(&mut self, name: &str) {
+        let lacking = self.net.families.get_mut(&family(name)).unwrap();
+        lacking.standing = match self.random.below(4) {
+            0 => FamilyStanding::UnknownOwner,
+            1 => FamilyStanding::KnownOwner,
+            _ => FamilyStanding::Served,
+        };
+        if lacking.standing == FamilyStanding::Served && self.random.one_in(2) {
+            lacking.proposed = lacking.wants.iter().take(2).copied().collect();
+            lacking.sources.iter_mut().skip(1).for_each(|it| it.proposed = true);
         }
     }
 
@@ -131,12 +146,8 @@ impl World {
         let name = self.random.pick(&self.names).clone();
         let server = self.random.pick(&self.servers).clone();
         let id = family(&name);
-        match self.random.below(14) {
+        match self.random.below(13) {
             12 => self.appears(&name),
-            13 if self.random.one_in(4) => {
-                let by = Duration::from_secs(self.random.below(7_200));
-                self.net.set_clock_back(by);
-            }
             0..=2 => self.net.held(&name, Brought::BySync),
             3 => self.net.held(&name, Brought::Directly),
             4 => self.net.says(HuntInput::Changed { family: id }),
@@ -198,6 +209,8 @@ impl World {
             if !server.has.is_empty() {
                 server.manner = Manner::Answers;
                 server.bytes = server.bytes.min(MIB);
+                // One that sends nothing for longer gives way whenever another fetch waits.
+                server.latency = server.latency.min(9 * SECOND / server.requests);
             }
         }
         let names = self.names.clone();
@@ -236,6 +249,10 @@ impl World {
             self.check_waits(view, &domains);
         }
         self.check_questions();
+        let standing = |it: &Open| self.net.families[&it.family].standing;
+        let others = net.jobs.values().filter(|it| standing(it) != FamilyStanding::Served).count();
+        let max = self.settings.concurrent_max as usize;
+        assert!(others <= max - max / 4, "{others} of {max} are not for what is served");
     }
 
     /// Nobody is asked for what is being asked for on the same domain, nor for anything thrice.
@@ -258,6 +275,10 @@ impl World {
     fn has_room(&self, family: &FamilyId) -> bool {
         let max = self.settings.concurrent_max as usize;
         let used = self.net.jobs.len();
+        let lacking = &self.net.families[family];
+        if lacking.standing != FamilyStanding::Served || !lacking.proposed.is_empty() {
+            return false;
+        }
         let held = self.net.jobs.values().filter(|it| it.family.owner == family.owner).count();
         let spare = if held >= (max / 4).max(1) { max / 4 } else { 0 };
         used + spare < max

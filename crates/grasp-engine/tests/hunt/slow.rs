@@ -1,7 +1,7 @@
 //! A fetch that is slow but not silent keeps its slot while nobody waits for it, and no longer.
 
 use crate::kit::*;
-use grasp_engine::hunt::HuntSettings;
+use grasp_engine::hunt::{HuntInput, HuntSettings, Job};
 use std::time::Duration;
 
 const KIB: u64 = 1 << 10;
@@ -25,12 +25,12 @@ fn s37_a_slow_fetch_may_take_days_while_nobody_waits() {
 }
 
 #[test]
-fn s37_a_slow_fetch_gives_way_after_ten_minutes() {
+fn s37_a_slow_fetch_gives_way_after_ten_seconds() {
     let mut net = one_slot();
     net.misses("second", &[2], &["good"]);
-    net.elapse_to(600_000);
+    net.elapse_to(10_400);
     assert!(net.view("second").unwrap().waits_for_room);
-    net.elapse_to(601_700);
+    net.elapse_to(11_700);
     assert!(net.is_complete("second"));
     let view = net.view("first").unwrap();
     assert_eq!(view.sources[0].said, "too slow while others waited");
@@ -49,9 +49,21 @@ fn s37_a_fetch_that_is_slow_for_long_already_gives_way_at_once() {
 }
 
 #[test]
+fn s37_a_burst_long_ago_does_not_make_a_slow_fetch_fast() {
+    let mut net = one_slot();
+    let burst = 100 << 20;
+    net.hunt.handle(HuntInput::Received { job: Job(0), bytes: burst, pack_bytes: burst }, net.now);
+    net.misses("second", &[2], &["good"]);
+    net.elapse_to(10_400);
+    assert!(net.view("second").unwrap().waits_for_room);
+    net.elapse_to(13_000);
+    assert!(net.is_complete("second"));
+}
+
+#[test]
 fn s37_a_long_fetch_that_is_fast_enough_gives_way_to_nobody() {
     let mut net = Net::new(HuntSettings { concurrent_max: 1, ..HuntSettings::default() });
-    net.server("long", &[]).manner = Manner::Drips(110 * KIB, 10 * SECOND);
+    net.server("long", &[]).manner = Manner::Drips(11 * KIB, SECOND);
     net.server("good", &[2]);
     net.misses("first", &[1], &["long"]);
     net.elapse_to(1_000);

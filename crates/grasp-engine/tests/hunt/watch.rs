@@ -22,6 +22,7 @@ struct Watched {
     requests: VecDeque<Time>,
     running: u32,
     grasp: bool,
+    published: Option<u32>,
     objected_until: Time,
     paused_until: Time,
     bytes: Spent,
@@ -44,14 +45,6 @@ impl Spent {
         self.sum += bytes;
         assert!(self.sum <= per_day, "{} instead of {per_day} bytes in a day", self.sum);
     }
-
-    fn set_clock_back(&mut self, by: Duration) {
-        self.spent.iter_mut().for_each(|(at, _)| *at = earlier(*at, by));
-    }
-}
-
-fn earlier(at: Time, by: Duration) -> Time {
-    Time(at.0.saturating_sub(u64::try_from(by.as_millis()).unwrap()))
 }
 
 impl Watch {
@@ -71,8 +64,11 @@ impl Watch {
             HuntInput::Grasp(domain) => {
                 self.domains.entry(domain.clone()).or_default().grasp = true;
             }
+            HuntInput::GitLimits { domain, requests_per_minute } => {
+                self.domains.entry(domain.clone()).or_default().published = *requests_per_minute;
+            }
             HuntInput::WantsRequest { job } => drop(self.waiting.insert(*job)),
-            HuntInput::Received { job, bytes } => self.spend(*job, *bytes, now),
+            HuntInput::Received { job, bytes, .. } => self.spend(*job, *bytes, now),
             HuntInput::Ended { job, end } => {
                 self.spend(*job, end.bytes, now);
                 self.waiting.remove(job);
@@ -93,16 +89,6 @@ impl Watch {
                 it.paused_until = it.paused_until.max(until);
             }
             _ => {}
-        }
-    }
-
-    pub(crate) fn set_clock_back(&mut self, by: Duration) {
-        self.bytes.set_clock_back(by);
-        for it in self.domains.values_mut() {
-            it.bytes.set_clock_back(by);
-            it.objected_until = earlier(it.objected_until, by);
-            it.paused_until = earlier(it.paused_until, by);
-            it.requests.iter_mut().for_each(|at| *at = earlier(*at, by));
         }
     }
 
@@ -137,9 +123,12 @@ impl Watch {
         while it.requests.front().is_some_and(|at| at.plus(settings.window) <= now) {
             it.requests.pop_front();
         }
-        let usual = match it.grasp && it.objected_until <= now {
-            true => settings.grasp_starts_max,
-            false => settings.domain_starts_max,
+        let is_content = it.objected_until <= now;
+        let usual = match it.published {
+            Some(published) if is_content => published.min(3_000),
+            Some(published) => published.min(settings.grasp_starts_max),
+            None if it.grasp && is_content => settings.grasp_starts_max,
+            None => settings.domain_starts_max,
         };
         let max = settings.overrides.get(domain).map_or(usual, |it| it.1);
         let count = it.requests.len();

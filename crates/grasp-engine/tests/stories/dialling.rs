@@ -3,7 +3,7 @@
 
 use super::kit::*;
 use grasp_core::{RelayUrl, Time};
-use grasp_engine::{Engine, Input, Level, Record, Settings};
+use grasp_engine::{Engine, Input, Level, Loss, Peer, RELAYS_PER_HOST_MAX, Record, Settings, Wait};
 use grasp_testkit::world::names::{relay, repo};
 use grasp_testkit::world::{Bench, START};
 use std::time::Duration;
@@ -124,7 +124,7 @@ fn held(net: &mut Bench, name: &str, url: &str, serial: u64) {
 #[test]
 fn s25_a_host_of_held_announcements_is_dialled_once_in_ten_minutes() {
     for urls in [
-        ["wss://host.example/a", "wss://host.example/b", "wss://host.example/c"],
+        ["wss://host.example/a", "wss://host.example/b", "wss://host.example"],
         ["wss://host.example:1001", "wss://host.example:1002", "wss://host.example:1003"],
         ["wss://host.example", "ws://host.example", "wss://host.example/x"],
     ] {
@@ -140,6 +140,26 @@ fn s25_a_host_of_held_announcements_is_dialled_once_in_ten_minutes() {
         net.elapse(10 * MINUTE);
         assert_eq!(net.dials().len(), 3, "{urls:?}");
     }
+}
+
+#[test]
+fn s25_a_relay_queued_for_a_held_announcement_is_dialled_at_once_when_that_is_served() {
+    let mut net = Bench::new(Settings::default());
+    let relays: Vec<RelayUrl> = ["wss://host.example:1001", "wss://host.example:1002"]
+        .map(|url| url.parse().unwrap())
+        .into();
+    let announced = |level, serial| Input::Announced {
+        repo: repo("acme"),
+        relays: relays.clone(),
+        level,
+        serial,
+    };
+    net.input(announced(Level::StateOnly, 1));
+    net.replayed();
+    assert_eq!(net.dials().len(), 1, "the other waits for the gap between dials");
+    net.input(announced(Level::Full, 2));
+    net.elapse(10 * SECOND);
+    assert_eq!(net.dials().len(), 2, "it does not wait ten minutes: {:?}", net.dials());
 }
 
 #[test]
@@ -181,4 +201,86 @@ fn s25_a_relay_whose_repository_is_served_at_last_does_not_wait_for_its_host() {
     net.input(Input::Announced { repo: repo("second"), relays, level, serial: 3 });
     net.elapse(10 * SECOND);
     assert_eq!(net.dials().len(), 2, "ten minutes are for those that wait");
+}
+
+// ---- many addresses of one host
+
+/// A served repository that names these relays.
+fn served(net: &mut Bench, name: &str, urls: &[String], serial: u64) {
+    let relays = urls.iter().map(|url| url.parse::<RelayUrl>().unwrap()).collect();
+    net.input(Input::Announced { repo: repo(name), relays, level: Level::Full, serial });
+}
+
+fn paths(from: usize, count: usize) -> Vec<String> {
+    (from..from + count).map(|n| format!("wss://victim.example/{n}")).collect()
+}
+
+/// Every dial is refused at once.
+fn refuses_for(net: &mut Bench, time: Duration) {
+    let end = net.now.plus(time);
+    let mut refused = 0;
+    while net.now < end {
+        net.elapse(Duration::from_millis(50));
+        let dialled: Vec<RelayUrl> =
+            net.dials().iter().skip(refused).map(|(_, relay)| relay.clone()).collect();
+        refused += dialled.len();
+        for relay in dialled {
+            let why = Loss::Failed("connection refused".to_owned());
+            net.input(Input::Lost { relay, why });
+        }
+    }
+}
+
+#[test]
+fn no_more_than_four_addresses_of_one_host_and_port_are_followed() {
+    let mut net = Bench::new(Settings::default());
+    served(&mut net, "acme", &paths(0, 20), 1);
+    net.replayed();
+    net.elapse(MINUTE);
+    let dialled = net.dials().len();
+    assert!(dialled <= RELAYS_PER_HOST_MAX, "{dialled}");
+    served(&mut net, "good", &["wss://victim.example".to_owned()], 2);
+    net.elapse(10 * SECOND);
+    assert_eq!(net.dials().len(), dialled + 1, "the host's own address always has room");
+    let views = net.engine.relay_views_after("", 100, net.now);
+    let left_out =
+        views.iter().filter(|it| matches!(it.waits, Some(Wait::NotFollowed { .. }))).count();
+    assert_eq!((views.len(), left_out), (21, 21 - RELAYS_PER_HOST_MAX));
+}
+
+#[test]
+fn a_host_that_fails_is_dialled_as_seldom_under_many_paths_as_under_one() {
+    let mut net = Bench::new(Settings::default());
+    for n in 0..10 {
+        served(&mut net, &format!("r{n}"), &paths(20 * n, 20), 1 + n as u64);
+    }
+    net.replayed();
+    refuses_for(&mut net, Duration::from_secs(160));
+    let dialled = net.dials().len();
+    // Each dial is two connections: the link and the question what the relay is.
+    assert!(dialled <= 6, "{dialled} dials by ten announcements with twenty paths each");
+}
+
+#[test]
+fn a_host_that_answers_under_one_address_is_dialled_under_the_others() {
+    let mut net = Bench::new(Settings::default());
+    served(&mut net, "acme", &paths(0, 2), 1);
+    net.replayed();
+    refuses_for(&mut net, SECOND);
+    net.elapse(5 * SECOND);
+    let (_, first) = net.dials().last().cloned().unwrap();
+    let before = net.dials().len();
+    net.input(Input::Connected { relay: first, peer: Peer::default() });
+    net.elapse(SECOND);
+    assert_eq!(net.dials().len(), before + 1, "the other one need not wait");
+}
+
+#[test]
+fn one_held_announcement_causes_one_dial_of_a_host_in_ten_minutes() {
+    let mut net = Bench::new(Settings::default());
+    let relays = paths(0, 20).iter().map(|url| url.parse().unwrap()).collect();
+    net.input(Input::Announced { repo: repo("acme"), relays, level: Level::StateOnly, serial: 1 });
+    net.replayed();
+    refuses_for(&mut net, 9 * MINUTE);
+    assert_eq!(net.dials().len(), 1);
 }

@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 
 fn tagged(letter: u8, value: &str) -> Filter {
     let mut filter = Filter { limit: Some(0), ..Filter::default() };
-    filter.tags.insert(letter, vec![value.to_owned()]);
+    filter.tags.insert(letter, [value.to_owned()].into());
     filter
 }
 
 fn of_kind(kind: Kind) -> Filter {
-    Filter { kinds: Some(vec![kind]), ..Filter::default() }
+    Filter { kinds: Some([kind].into()), ..Filter::default() }
 }
 
 // ---- S-7 layer 1
@@ -130,7 +130,7 @@ fn s9_at_most_a_hundred_values_share_a_filter() {
     let live = net.live_filters("one");
     for (letter, count) in [(b'a', 250), (b'A', 250), (b'e', 250), (b'E', 250), (b'q', 500)] {
         let lists: Vec<usize> =
-            live.iter().filter_map(|it| it.tags.get(&letter)).map(Vec::len).collect();
+            live.iter().filter_map(|it| it.tags.get(&letter)).map(|list| list.len()).collect();
         assert!(lists.iter().all(|len| *len <= 100), "{lists:?}");
         assert_eq!(lists.iter().sum::<usize>(), count);
         assert_eq!(values(&live, letter).len(), count, "each value once");
@@ -200,7 +200,7 @@ fn s9_ids_by_name_do_not_exceed_the_bytes_either() {
     let mut asked = BTreeSet::new();
     for _ in 0..20 {
         for request in net.requests("one") {
-            asked.extend(request.filters[0].ids.clone().unwrap());
+            asked.extend(request.filters[0].ids.as_deref().unwrap().iter().copied());
             net.completes("one", request.sub, grasp_testkit::world::empty_page(1));
         }
         net.elapse(SECOND);

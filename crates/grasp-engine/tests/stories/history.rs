@@ -7,7 +7,7 @@ use grasp_testkit::world::names::relay;
 use grasp_testkit::world::{Bench, empty_page, full_page};
 
 fn announcements() -> Filter {
-    Filter { kinds: Some(vec![Kind::ANNOUNCEMENT]), ..Filter::default() }
+    Filter { kinds: Some([Kind::ANNOUNCEMENT].into()), ..Filter::default() }
 }
 
 /// A page that brought all ids but these.
@@ -26,7 +26,7 @@ fn lacking(need: Vec<EventId>) -> Bench {
 }
 
 fn asked_ids(net: &mut Bench) -> Vec<Vec<EventId>> {
-    let ids = |filters: &[Filter]| filters[0].ids.clone();
+    let ids = |filters: &[Filter]| filters[0].ids.clone().map(Vec::from);
     net.requests("one").iter().filter_map(|asked| ids(&asked.filters)).collect()
 }
 
@@ -107,7 +107,7 @@ fn s18_a_flood_of_needed_ids_is_bounded_and_not_confirmed() {
     let mut asked = 0;
     for _ in 0..5 {
         for request in net.requests("one") {
-            asked += request.filters[0].ids.as_ref().map_or(0, Vec::len);
+            asked += request.filters[0].ids.as_ref().map_or(0, |list| list.len());
             net.completes("one", request.sub, full_page(1, 300, secs_ago(&net, 10)));
         }
     }
@@ -132,7 +132,7 @@ fn s18_a_relay_that_names_what_it_does_not_have_is_read_instead_however_few_are_
             next += 50;
         }
         for request in net.requests("one") {
-            match request.filters[0].ids.clone() {
+            match request.filters[0].ids.clone().map(Vec::from) {
                 Some(asked) => {
                     let page = without(asked.clone(), asked.len());
                     net.completes("one", request.sub, page);
@@ -168,7 +168,7 @@ fn s18_ids_that_did_not_come_are_asked_for_again_twelve_times_in_all() {
         for asked in net.requests("one") {
             match asked.filters[0].ids.is_some() {
                 true => {
-                    assert_eq!(asked.filters[0].ids, Some(ids(7..8)));
+                    assert_eq!(asked.filters[0].ids, Some(ids(7..8).into()));
                     times.push(asked.at);
                     net.completes("one", asked.sub, without(ids(7..8), 1));
                 }
@@ -239,7 +239,7 @@ fn s18_a_liar_is_read_once_however_often_it_lied() {
             match &asked.filters[0].ids {
                 Some(ids) => {
                     lies += 1;
-                    let page = without(ids.clone(), ids.len());
+                    let page = without(ids.to_vec(), ids.len());
                     net.completes("one", asked.sub, page);
                 }
                 None => {
@@ -255,7 +255,8 @@ fn s18_a_liar_is_read_once_however_often_it_lied() {
 
 // ---- S-19: no negentropy
 
-fn falls_back(deny: impl Fn(&mut Bench)) {
+/// `days`: for so long the engine opens no further comparison.
+fn falls_back(days: u32, deny: impl Fn(&mut Bench)) {
     let mut net = Bench::tracking([("one", "acme")]);
     net.connect("one");
     net.news();
@@ -276,32 +277,52 @@ fn falls_back(deny: impl Fn(&mut Bench)) {
     net.fails("one");
     net.elapse(HOUR);
     net.connect("one");
-    assert_eq!(net.reconciles("one").len(), 1, "a new session tries again");
+    assert_eq!(net.reconciles("one").len(), 0, "nor does a new session try again");
+    net.fails("one");
+    net.elapse((days - 1) * DAY);
+    net.restart_after(22 * HOUR);
+    net.connect("one");
+    assert_eq!(net.reconciles("one").len(), 0, "nor a new process");
+    net.fails("one");
+    net.elapse(2 * HOUR);
+    net.connect("one");
+    assert_eq!(net.reconciles("one").len(), 1, "after its time it is tried again");
 }
 
 #[test]
-fn s19_a_relay_that_cannot_compare_is_read() {
-    falls_back(|net| {
+fn s61_a_relay_that_says_it_cannot_compare_is_read_for_a_week() {
+    falls_back(7, |net| {
         let first = reconcile(net, "one");
         net.ends("one", first.sub, End::NoNegentropy);
     });
 }
 
 #[test]
-fn s19_a_notice_about_an_unknown_envelope_says_so_too() {
-    for text in ["ERROR: bad msg: unknown envelope label", "NEG-OPEN: unknown", "no negentropy"] {
-        falls_back(|net| {
+fn s61_a_notice_in_any_of_eight_wordings_says_so_too_and_nothing_is_closed() {
+    for text in [
+        "ERROR: bad msg: unknown envelope label",
+        "NEG-OPEN: unknown",
+        "no negentropy",
+        "could not parse command",
+        "bad message type",
+        "Command unrecognized",
+        "unknown message type",
+        "Invalid enum value",
+    ] {
+        falls_back(7, |net| {
             let first = reconcile(net, "one");
             net.says("one", text);
-            assert_eq!(net.closes("one"), [first.sub]);
+            assert_eq!(net.abandoned("one"), [first.sub]);
+            assert_eq!(net.closes("one"), [], "it would not know NEG-CLOSE either");
         });
     }
 }
 
 #[test]
-fn s19_so_does_silence() {
-    falls_back(|net| {
+fn s61_silence_says_so_for_a_day_and_the_first_answer_has_three_seconds() {
+    falls_back(1, |net| {
         let first = reconcile(net, "one");
+        assert_eq!(first.answer_within, Some(3 * SECOND));
         net.ends("one", first.sub, End::Silent);
     });
 }

@@ -107,10 +107,11 @@ pub(super) fn hears_root(net: &Bench, on: &str, n: u64) -> bool {
 pub(super) fn hears_layer_one(net: &Bench, on: &str) -> bool {
     let kinds = |filter: &Filter| match filter.tags.is_empty() {
         true => filter.kinds.clone().unwrap_or_default(),
-        false => vec![],
+        false => [].into(),
     };
+    let live = net.live_filters(on);
     let kinds: BTreeSet<u16> =
-        net.live_filters(on).iter().flat_map(kinds).map(|kind| kind.0).collect();
+        live.iter().flat_map(|filter| Vec::from(kinds(filter))).map(|kind| kind.0).collect();
     kinds == BTreeSet::from([30_617, 30_618])
 }
 
@@ -149,6 +150,11 @@ pub(super) fn drained(net: &mut Bench, on: &str) -> Vec<Filter> {
         asked.extend(history(net, on));
     }
     asked
+}
+
+/// Answers likewise, and returns the filters that ask for what was missed since some moment.
+pub(super) fn gap(net: &mut Bench, on: &str) -> Vec<Filter> {
+    drained(net, on).into_iter().filter(|it| it.since.is_some()).collect()
 }
 
 /// Answers as a relay that has nothing new, for so long.

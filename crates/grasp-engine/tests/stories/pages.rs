@@ -303,8 +303,10 @@ fn s19_no_page_is_asked_for_before_the_moment_it_should_start_from() {
     net.fails("one");
     net.connect("one");
     let (sub, filters) = net.listens("one")[0].clone();
-    let since = filters[0].since.unwrap();
-    net.listening("one", sub, full_page(filters.len(), 100, since));
+    net.listening("one", sub, empty_page(filters.len()));
+    let asked = request(&mut net, "one");
+    let since = asked.filters[0].since.unwrap();
+    net.completes("one", asked.sub, full_page(asked.filters.len(), 100, since));
     for _ in 0..10 {
         for asked in net.requests("one") {
             for filter in asked.filters.iter() {

@@ -3,7 +3,7 @@
 
 use super::kit::*;
 use grasp_core::{Filter, Timestamp};
-use grasp_engine::{End, Hint, Loss, Page, Peer, RelayView, Settings, Tally};
+use grasp_engine::{End, Hint, Loss, Page, Peer, Reconciliation, RelayView, Settings, Tally};
 use grasp_testkit::Random;
 use grasp_testkit::world::names::{event_id, relay};
 use grasp_testkit::world::{Asked, Bench, empty_page, full_page};
@@ -92,7 +92,7 @@ fn does(net: &mut Bench, random: &mut Random, name: &str, lines: &mut Vec<String
             4 => End::Complete(Page { hint: Some(Hint::More), ..empty_page(count) }),
             5..=9 => End::Complete(some_page(&asked, 500, random)),
             10 => End::Complete(Page {
-                missing: asked.filters[0].ids.clone().unwrap_or_default(),
+                missing: asked.filters[0].ids.clone().unwrap_or_default().to_vec(),
                 ..empty_page(count)
             }),
             _ => End::Complete(empty_page(count)),
@@ -107,7 +107,7 @@ fn does(net: &mut Bench, random: &mut Random, name: &str, lines: &mut Vec<String
             1 => End::NoNegentropy,
             2 => End::NegentropyFailed(TEXTS[random.index(TEXTS.len())].to_owned()),
             3 => continue,
-            _ => End::Reconciled { need, lacking: 0, sample: Vec::new() },
+            _ => End::Reconciled(Reconciliation { need, ..Default::default() }),
         };
         net.ends(name, asked.sub, end);
     }

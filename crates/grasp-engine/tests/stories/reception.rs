@@ -15,14 +15,12 @@ fn note(kind: u16, at: u64, text: &str) -> Event {
 }
 
 fn of_kinds(kinds: &[u16]) -> Vec<Filter> {
-    let of = |kind: &u16| Filter { kinds: Some(vec![Kind(*kind)]), ..Filter::default() };
+    let of = |kind: &u16| Filter { kinds: Some([Kind(*kind)].into()), ..Filter::default() };
     kinds.iter().map(of).collect()
 }
 
 fn by_id(ids: Vec<EventId>) -> Vec<Filter> {
-    let mut ids = ids;
-    ids.sort_unstable();
-    vec![Filter { ids: Some(ids), ..Filter::default() }]
+    vec![Filter { ids: Some(ids.into()), ..Filter::default() }]
 }
 
 fn link() -> Reception {

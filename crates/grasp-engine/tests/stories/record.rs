@@ -36,8 +36,9 @@ fn s13_a_restart_within_fifteen_minutes_resumes() {
     let live = net.live_filters("one");
     assert!(hears_layer_one(&net, "one"));
     assert!(hears(&net, "one", "acme") && hears_root(&net, "one", 1));
-    assert!(live.iter().all(|it| it.since == since && it.limit.is_none()), "{live:?}");
-    assert_eq!(drained(&mut net, "one"), [], "what was confirmed is not fetched again");
+    let asked = drained(&mut net, "one");
+    assert_eq!(asked.len(), live.len(), "what was confirmed is not fetched again");
+    assert!(asked.iter().all(|it| it.since == since && it.limit.is_none()), "{asked:?}");
 }
 
 #[test]
@@ -203,7 +204,7 @@ fn holds_back(net: &mut Bench, time: std::time::Duration) -> Vec<Filter> {
     let end = net.now.plus(time);
     while net.now < end {
         for asked in net.requests("one") {
-            let named = asked.filters[0].ids.clone().unwrap_or_default();
+            let named = asked.filters[0].ids.clone().map(Vec::from).unwrap_or_default();
             let missing: Vec<_> = named.into_iter().filter(|id| *id == event_id(3)).collect();
             let page = Page { missing, ..empty_page(asked.filters.len()) };
             seen.extend(asked.filters.iter().cloned());

@@ -36,6 +36,19 @@ fn a_sample_is_the_wanted_objects_and_nothing_before_them() {
 }
 
 #[test]
+fn s51_commits_are_asked_for_without_what_is_in_them() {
+    let request = commits_v2(&set(&[1]), &[oid(3)]);
+    let expected = format!(
+        "0012command=fetch\n{}0001000eofs-delta\n0010no-progress\n0012filter tree:0\n\
+         0032want {}\n0032have {}\n0009done\n0000",
+        packet(AGENT),
+        oid(1),
+        oid(3),
+    );
+    assert_eq!(text(&request), expected);
+}
+
+#[test]
 fn a_history_cut_off_is_understood_where_it_was_asked_for() {
     let mut cut = lines_only(&["shallow-info", &format!("shallow {}", oid(1))]);
     assert!(matches!(pack(Answer::v2(), &cut, 1_000), Err(Refusal::Shallow)));

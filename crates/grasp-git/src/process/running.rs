@@ -31,13 +31,25 @@ pub struct Running {
 impl Running {
     /// Nothing more to say and nothing more to hear: waits for the end.
     pub async fn finish(self) -> Result<(), GitError> {
-        let Self { stdin, mut stdout, exit } = self;
+        let Self { stdin, stdout, exit } = self;
         drop(stdin);
-        // Read to its end, or a process with much to say would wait for ever.
-        let (_, ended) =
-            tokio::join!(async { tokio::io::copy(&mut stdout, &mut sink()).await }, exit.finish());
+        finish(stdout, exit).await
+    }
+
+    /// The same for a process that ends with its input.
+    pub(super) async fn finish_with_input(self) -> Result<(), GitError> {
+        let Self { stdin, stdout, exit } = self;
+        let ended = finish(stdout, exit).await;
+        drop(stdin);
         ended
     }
+}
+
+async fn finish(mut stdout: ChildStdout, exit: Exit) -> Result<(), GitError> {
+    // Read to its end, or a process with much to say would wait for ever.
+    let (_, ended) =
+        tokio::join!(async { tokio::io::copy(&mut stdout, &mut sink()).await }, exit.finish());
+    ended
 }
 
 /// The end of a process. Whoever drops it unwaited ends the process and all it started.

@@ -1,6 +1,7 @@
 //! Why a pack was not taken in, in words for the person who pushed it. git's own words are passed on
 //! only where they help, cut to one line.
 
+use crate::disk_reserve::NoRoom;
 use crate::gate::PackRefused;
 use crate::gitmodules::BadSubmodule;
 use crate::process::GitError;
@@ -29,6 +30,8 @@ pub enum ReceiveError {
     Costly(&'static str),
     #[error(transparent)]
     Submodule(#[from] BadSubmodule),
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
     #[error("the server's disk is full; nothing was changed, try again later")]
     DiskFull,
     #[error("git stopped reading the pack before its end; run `git fsck`, then push again")]
@@ -42,7 +45,12 @@ pub enum ReceiveError {
 impl ReceiveError {
     /// The pusher's doing, not ours: trying again unchanged will not help.
     pub fn is_refusal(&self) -> bool {
-        !matches!(self, Self::DiskFull | Self::Git(_) | Self::Io(_) | Self::Upload(_))
+        !matches!(self, Self::Git(_) | Self::Io(_) | Self::Upload(_)) && !self.is_for_want_of_room()
+    }
+
+    /// This server's disk has no room for the pack.
+    pub fn is_for_want_of_room(&self) -> bool {
+        matches!(self, Self::NoRoom(_) | Self::DiskFull)
     }
 }
 

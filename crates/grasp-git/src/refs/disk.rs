@@ -5,6 +5,7 @@ use super::packed::{self, Found, Names, Peeled};
 use super::{Entry, RefTable, RefsError, loose};
 use crate::Objects;
 use grasp_core::RefName;
+use grasp_core::unfit::Unfit;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
@@ -33,10 +34,16 @@ pub(super) fn read(dir: &Path) -> Result<RefTable, RefsError> {
 }
 
 /// A ref whose object had to be looked at and is not there is no ref: git does not show it either.
+/// One that is there and cannot be followed to its end is shown without that.
 fn entry(found: Found, objects: Option<&Objects>) -> Option<Entry> {
-    match found.peeled {
-        Peeled::Known(peeled) => Some(Entry { oid: found.oid, peeled }),
-        Peeled::Unknown => objects?.entry(&found.oid),
+    let oid = found.oid;
+    if let Peeled::Known(peeled) = found.peeled {
+        return Some(Entry { oid, peeled });
+    }
+    match objects?.peel(&oid) {
+        Ok(entry) => Some(entry),
+        Err(Unfit::Absent) => None,
+        Err(_) => Some(Entry { oid, peeled: None }),
     }
 }
 

@@ -177,3 +177,66 @@ fn listed(arguments: &[&str]) -> Vec<String> {
     assert_eq!(rest, b"0000");
     lines
 }
+
+#[test]
+fn requests_without_haves_are_the_same_whoever_sends_them() {
+    let v0 = |agent: &str, more: &str| {
+        let mut out = Vec::new();
+        pktline::text(&mut out, &format!("want {} ofs-delta agent={agent} filter", "1".repeat(40)));
+        pktline::flush(&mut out);
+        if !more.is_empty() {
+            pktline::text(&mut out, more);
+        }
+        out
+    };
+    let plain = |agent, more| request_without_haves(&v0(agent, more));
+    assert!(plain("git/2", "done").is_some());
+    assert_eq!(plain("git/2", "done"), plain("libgit2 session-id=7", "done"));
+    assert_eq!(plain("git/2", ""), None, "the talk goes on");
+    let mut with_have = v0("git/2", &format!("have {}", "2".repeat(40)));
+    pktline::text(&mut with_have, "done");
+    assert_eq!(request_without_haves(&with_have), None);
+    assert_eq!(request_without_haves(&v0("git/2", "done")[..20]), None, "it ends in the middle");
+    let mut other = v0("git/2", "deepen 1");
+    pktline::text(&mut other, "done");
+    assert_ne!(request_without_haves(&other), plain("git/2", "done"));
+}
+
+#[test]
+fn requests_that_git_answers_differently_stay_different() {
+    let want = format!("want {}", "1".repeat(40));
+    let v2 = |head: &[&str], line: &str| {
+        let out = request(&[&["command=fetch"], head].concat(), &[&want, line, "done"]);
+        request_without_haves(&out)
+    };
+    let honest = v2(&["agent=git/2"], "ofs-delta");
+    assert!(honest.is_some());
+    assert_eq!(v2(&[], "ofs-delta"), honest, "git accepts any agent");
+    assert_eq!(v2(&["agent=libgit2 1.9"], "ofs-delta"), honest);
+    for (head, line) in [
+        (&[][..], "ofs-delta agent=x"),
+        (&[], "agent=x"),
+        (&[], "session-id=x"),
+        (&["session-id=x"], "ofs-delta"),
+        (&["x agent=y"], "ofs-delta"),
+    ] {
+        assert_ne!(v2(head, line), honest, "{head:?} {line}");
+    }
+    let v0 = |lines: &[&str]| {
+        let mut out = Vec::new();
+        lines.iter().for_each(|line| pktline::text(&mut out, line));
+        pktline::flush(&mut out);
+        pktline::text(&mut out, "done");
+        request_without_haves(&out)
+    };
+    let (plain, with_agent) = (format!("{want} ofs-delta"), format!("{want} ofs-delta agent=x"));
+    let honest = v0(&[&plain]);
+    assert_eq!(v0(&[&with_agent]), honest);
+    assert_ne!(v0(&["agent=x", &plain]), honest);
+    assert_ne!(v0(&[&plain, "agent=x"]), honest);
+    assert_ne!(v0(&[&format!("{with_agent}\tthin-pack")]), honest);
+    assert_ne!(v0(&[&plain, &format!("{want} agent=x")]), v0(&[&plain, &want]));
+    let mut separated = request(&["command=fetch"], &[&want, "done"]);
+    separated.extend_from_slice(b"0002");
+    assert_eq!(request_without_haves(&separated), None);
+}

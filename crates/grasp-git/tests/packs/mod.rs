@@ -9,6 +9,7 @@ use std::io::Write;
 pub(crate) const COMMIT: u8 = 1;
 pub(crate) const TREE: u8 = 2;
 pub(crate) const BLOB: u8 = 3;
+pub(crate) const TAG: u8 = 4;
 const OFS_DELTA: u8 = 6;
 const REF_DELTA: u8 = 7;
 pub(crate) const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";

@@ -7,6 +7,7 @@ use grasp_git::{
     Git, GitLimits, Layout, PackLimits, Quarantine, ReceiveError, Received, RefTable, land,
 };
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -61,7 +62,7 @@ impl Rig {
         let dir = self.layout.repository(repo);
         let mut refs = RefTable::read(&dir).expect("readable refs");
         let objects = grasp_git::Objects::open(&dir).expect("readable objects");
-        let entry = objects.entry(tip).expect("the tip has landed");
+        let entry = objects.peel(tip).expect("the tip has landed");
         refs.governed.insert("refs/heads/main".parse().expect("a branch"), entry);
         refs.write(&dir).expect("writable refs");
         dir
@@ -149,4 +150,23 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     }
     bytes.truncate(len);
     bytes
+}
+
+/// What is left of a disk of so many MiB on which there is nothing but this directory.
+pub(crate) fn free_of<const DISK_MIB: u64>(dir: &Path) -> Option<u64> {
+    Some((DISK_MIB * MIB).saturating_sub(used_bytes(dir)))
+}
+
+/// As allocated, files with several names once for each.
+pub(crate) fn used_bytes(dir: &Path) -> u64 {
+    let mut used = 0;
+    // What goes while it is looked at takes no room.
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let Ok(meta) = entry.metadata() else { continue };
+        used += meta.blocks() * 512;
+        if meta.is_dir() {
+            used += used_bytes(&entry.path());
+        }
+    }
+    used
 }

@@ -49,6 +49,14 @@ fn every_word_of_a_relay_is_understood() {
             RelayMessage::Eose { sub: sub("a"), hint: Some(Hint::More) },
         ),
         (
+            r#"["EOSE","a",["finish"]]"#.to_owned(),
+            RelayMessage::Eose { sub: sub("a"), hint: Some(Hint::Finish) },
+        ),
+        (
+            r#"["EOSE","a",["perhaps",7,"more"],{}]"#.to_owned(),
+            RelayMessage::Eose { sub: sub("a"), hint: Some(Hint::More) },
+        ),
+        (
             r#"["CLOSED","a","rate-limited: slow down"]"#.to_owned(),
             RelayMessage::Closed { sub: sub("a"), text: text() },
         ),
@@ -64,7 +72,19 @@ fn every_word_of_a_relay_is_understood() {
         ),
         (
             r#"["NEG-ERR","a","rate-limited: slow down"]"#.to_owned(),
-            RelayMessage::NegErr { sub: sub("a"), text: text() },
+            RelayMessage::NegErr { sub: sub("a"), text: text(), limit: None },
+        ),
+        (
+            r#"["NEG-ERR","a","rate-limited: slow down",1000]"#.to_owned(),
+            RelayMessage::NegErr { sub: sub("a"), text: text(), limit: Some(1_000) },
+        ),
+        (
+            r#"["NEG-ERR","a","rate-limited: slow down","1000",5]"#.to_owned(),
+            RelayMessage::NegErr { sub: sub("a"), text: text(), limit: Some(1_000) },
+        ),
+        (
+            r#"["NEG-ERR","a","rate-limited: slow down",{"max":-1.5}]"#.to_owned(),
+            RelayMessage::NegErr { sub: sub("a"), text: text(), limit: None },
         ),
         (r#"["COUNT","a",{"count":7}]"#.to_owned(), RelayMessage::Other),
         (r#"["FUTURE",{},[[]],null]"#.to_owned(), RelayMessage::Other),
@@ -87,6 +107,9 @@ fn what_relays_leave_out_or_add_costs_no_message() {
         (r#"["EOSE","a",true]"#.to_owned(), &eose),
         (r#"["EOSE","a","perhaps"]"#.to_owned(), &eose),
         (r#"["EOSE","a",-1,{}]"#.to_owned(), &eose),
+        (r#"["EOSE","a",[]]"#.to_owned(), &eose),
+        (r#"["EOSE","a",[null,["more"],{"more":1}]]"#.to_owned(), &eose),
+        (r#"["EOSE","a",{"more":true}]"#.to_owned(), &eose),
         (r#"["NOTICE"]"#.to_owned(), &RelayMessage::Notice(none())),
         (format!(r#"["OK","{hex}",true]"#), &RelayMessage::Ok { id, ok: true, text: none() }),
     ] {
@@ -185,7 +208,7 @@ fn what_our_own_server_says_is_understood() {
     assert_eq!(read(&reply::ok(&id, true, "")), ok);
     let neg = RelayMessage::NegMsg { sub: name.clone(), message: vec![0x61] };
     assert_eq!(read(&reply::neg_msg(&name, &[0x61])), neg);
-    let failed = RelayMessage::NegErr { sub: name.clone(), text: "closed: x".into() };
+    let failed = RelayMessage::NegErr { sub: name.clone(), text: "closed: x".into(), limit: None };
     assert_eq!(read(&reply::neg_err(&name, "closed: x")), failed);
     assert_eq!(read(&reply::auth("c")), RelayMessage::Auth("c".into()));
     assert_eq!(read(&reply::notice("n")), RelayMessage::Notice("n".into()));

@@ -160,6 +160,16 @@ fn a_protected_event_needs_its_author() {
 }
 
 #[test]
+fn a_protected_event_is_protected_whatever_stands_behind_the_dash() {
+    for tag in [json!(["-"]), json!(["-", "x"]), json!(["-", "", "y"])] {
+        let heard =
+            frames(&Client::new().says_json(&json!(["EVENT", event(1, &json!([tag]), "")])));
+        let refusal = heard.last().unwrap();
+        assert!(refusal[3].as_str().unwrap().starts_with("auth-required: "), "{tag}: {refusal}");
+    }
+}
+
+#[test]
 fn authentication_is_bound_to_challenge_relay_and_time() {
     let now = NOW.timestamp().0;
     let good = "wss://relay.example/";

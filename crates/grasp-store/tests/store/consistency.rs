@@ -260,11 +260,11 @@ fn check_lists(store: &LmdbStore, space: Space, shelf: &Shelf, ever: &[VerifiedE
     let find = |filter: Filter| store.find_at(space, filter, NOW);
     assert_eq!(find(Filter::default()), matching(&|_| true));
     for kind in KINDS.iter().copied().map(Kind) {
-        let filter = Filter { kinds: Some(vec![kind]), ..Filter::default() };
+        let filter = Filter { kinds: Some([kind].into()), ..Filter::default() };
         assert_eq!(find(filter), matching(&|event| event.kind == kind));
     }
     for author in AUTHORS.iter().copied().map(who) {
-        let filter = Filter { authors: Some(vec![author]), ..Filter::default() };
+        let filter = Filter { authors: Some([author].into()), ..Filter::default() };
         assert_eq!(find(filter), matching(&|event| event.pubkey == author));
     }
 }

@@ -42,7 +42,8 @@ fn what_is_committed_after_the_line_belongs_to_the_live_stream() {
     let live = [event(1, 'a', 9, 2), event(1, 'a', 1, 3)];
     store.put_all(&live);
     assert_eq!(whole(&store, &mut cursor(&[Filter::default()], line)), ids([&stored]));
-    let by_id = Filter { ids: Some(ids([&stored, &live[0], &live[1]])), ..Filter::default() };
+    let by_id =
+        Filter { ids: Some(ids([&stored, &live[0], &live[1]]).into()), ..Filter::default() };
     assert_eq!(whole(&store, &mut cursor(&[by_id], line)), ids([&stored]));
     assert_eq!(whole(&store, &mut cursor(&[Filter::default()], 0)), []);
 }
@@ -94,8 +95,8 @@ fn a_query_in_many_small_steps_finds_what_one_long_step_finds() {
         let values = values.iter().map(|value| (*value).to_owned()).collect();
         Filter { tags: [(letter, values)].into(), ..Filter::default() }
     };
-    let kinds = Filter { kinds: Some(vec![Kind(1)]), ..Filter::default() };
-    let authors = Filter { authors: Some(vec![who('a')]), ..limited(40) };
+    let kinds = Filter { kinds: Some([Kind(1)].into()), ..Filter::default() };
+    let authors = Filter { authors: Some([who('a')].into()), ..limited(40) };
     let questions = [
         vec![Filter::default()],
         vec![limited(7)],
@@ -103,7 +104,7 @@ fn a_query_in_many_small_steps_finds_what_one_long_step_finds() {
         vec![kinds.clone(), authors.clone(), limited(3)],
         vec![Filter { kinds: kinds.kinds, ..tagged(b'p', &["0", "1", "2", "3", "4", "5"]) }],
         vec![Filter {
-            tags: [(b't', vec!["1".into()]), (b'p', vec!["1".into()])].into(),
+            tags: [(b't', ["1".into()].into()), (b'p', ["1".into()].into())].into(),
             ..authors
         }],
     ];
@@ -189,12 +190,12 @@ fn a_filter_too_wide_for_one_index_is_answered_all_the_same() {
     let mut values: Vec<String> = (0..25_000).map(|n| (n + 3).to_string()).collect();
     values.sort();
     let narrow = |authors| Filter { authors: Some(authors), ..Filter::default() };
-    let by_tag = Filter { tags: [(b'p', values)].into(), ..Filter::default() };
+    let by_tag = Filter { tags: [(b'p', values.into())].into(), ..Filter::default() };
     for wide in [
-        Filter { kinds, ..narrow(keys.clone()) },
+        Filter { kinds, ..narrow(keys.clone().into()) },
         by_tag.clone(),
-        Filter { kinds: Some(vec![Kind(1)]), ..by_tag.clone() },
-        Filter { tags: by_tag.tags, ..narrow(keys) },
+        Filter { kinds: Some([Kind(1)].into()), ..by_tag.clone() },
+        Filter { tags: by_tag.tags, ..narrow(keys.into()) },
     ] {
         let expected = events.iter().filter(|event| wide.matches(event));
         let expected: Vec<EventId> = expected.map(|event| event.id).collect();
@@ -212,8 +213,8 @@ fn limit_zero_and_void_filters_find_nothing_and_hide_nothing() {
     for filters in [
         vec![],
         vec![limited(0)],
-        vec![Filter { kinds: Some(vec![]), ..Filter::default() }],
-        vec![limited(0), Filter { ids: Some(vec![]), ..Filter::default() }],
+        vec![Filter { kinds: Some([].into()), ..Filter::default() }],
+        vec![limited(0), Filter { ids: Some([].into()), ..Filter::default() }],
     ] {
         let mut query = cursor(&filters, u64::MAX);
         assert_eq!(whole(&store, &mut query), []);

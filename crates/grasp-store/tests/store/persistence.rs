@@ -12,7 +12,7 @@ fn what_was_written_is_there_after_a_restart() {
 
     let store = disk.open();
     assert_eq!(store.find(Filter::default()), ids([&note, &announced]));
-    let tags = [(b't', vec!["x".to_owned()])].into();
+    let tags = [(b't', ["x".to_owned()].into())].into();
     assert_eq!(store.find(Filter { tags, ..Filter::default() }), ids([&note]));
     let snapshot = store.read().unwrap();
     let current = snapshot.current(Space::Served, &address(30617, 'a', "acme")).unwrap().unwrap();
@@ -183,7 +183,7 @@ fn extreme_times_and_kinds_survive() {
     assert_eq!(store.find(top), ids(&corners[..1]));
     let bottom = Filter { until: Some(Timestamp(0)), ..Filter::default() };
     assert_eq!(store.find(bottom), ids(&corners[3..]));
-    let by_author = Filter { authors: Some(vec![who('a')]), ..Filter::default() };
+    let by_author = Filter { authors: Some([who('a')].into()), ..Filter::default() };
     assert_eq!(store.find(by_author), ids(&corners), "the first and the last kind included");
     let snapshot = store.read().unwrap();
     let beyond = |kinds: &[Kind]| snapshot.has_author_beyond(Space::Served, &who('a'), kinds);

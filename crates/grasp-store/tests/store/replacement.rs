@@ -60,7 +60,7 @@ fn long_identifiers_with_a_common_beginning_are_different_addresses() {
     store.put_all(&versions);
     for (name, version) in names.iter().zip(&versions) {
         assert_eq!(current(&store, 30617, name).as_ref(), Some(version));
-        let tags = [(b'd', vec![name.clone()])].into();
+        let tags = [(b'd', [name.clone()].into())].into();
         assert_eq!(store.find(Filter { tags, ..Filter::default() }), ids([version]));
     }
     let newer = event(30617, 'a', 6, 9).d(&names[1]);

@@ -5,7 +5,7 @@ use super::guest;
 use super::room::Room;
 use super::socket::Socket;
 use super::tricks::{InfoPage, Noise};
-use crate::behaviour::{Behaviour, Door, Negentropy, Refuses};
+use crate::behaviour::{Behaviour, Door, Refuses};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,15 +100,19 @@ fn answer(status: &str, headers: &str, body: &str) -> String {
 
 fn document(behaviour: &Behaviour) -> String {
     let mut nips = vec![1, 11];
-    let silent = [Negentropy::Notice, Negentropy::Error, Negentropy::Silence];
-    if !silent.contains(&behaviour.negentropy) {
+    let limits = &behaviour.limits;
+    let compares = behaviour.negentropy.is_spoken();
+    if compares {
         nips.push(77);
     }
     if matches!(behaviour.refuses, Refuses::WithoutAuth { .. }) {
         nips.push(42);
     }
-    let mut page = json!({"name": behaviour.name, "supported_nips": nips});
-    let limits = &behaviour.limits;
+    let mut page = json!({"name": behaviour.name});
+    // A relay that says nothing of its limits says nothing of what it cannot do either.
+    if compares || limits.told {
+        page["supported_nips"] = json!(nips);
+    }
     if limits.told {
         page["limitation"] = json!({
             "max_subscriptions": limits.subscriptions_max,

@@ -3,7 +3,7 @@
 
 use super::guest::Out;
 use super::room::Room;
-use crate::behaviour::{NOTICE_NO_NEGENTROPY, Negentropy};
+use crate::behaviour::{NEG_ERR_TOO_MANY, NOTICE_NO_NEGENTROPY, Negentropy};
 use crate::now;
 use grasp_core::{EventId, Filter, Timestamp};
 use grasp_relay::{IdSet, Reconciler, SubId, reply};
@@ -39,6 +39,7 @@ impl Reconciling {
     pub(super) fn declines(&self, sub: &SubId, negentropy: Negentropy) -> bool {
         match negentropy {
             Negentropy::Notice => self.says(reply::notice(NOTICE_NO_NEGENTROPY)),
+            Negentropy::NoticeWith(text) => self.says(reply::notice(text)),
             Negentropy::Error => self.says(reply::neg_err(sub, "error: negentropy is disabled")),
             Negentropy::Silence => {}
             _ => return false,
@@ -56,6 +57,14 @@ impl Reconciling {
         let side = match negentropy {
             Negentropy::Endless => Side::Endless,
             Negentropy::Agrees => Side::Agrees,
+            Negentropy::Limited { events }
+                if self.room.times_and_ids(filter).len() > events as usize =>
+            {
+                return self.says(format!(
+                    "[\"NEG-ERR\",\"{}\",\"{NEG_ERR_TOO_MANY}\",{events}]",
+                    sub.as_str()
+                ));
+            }
             _ => {
                 let set = IdSet::collect(self.items(filter, negentropy), ITEMS_MAX);
                 match set.and_then(|set| Reconciler::new(set, FRAME_BYTES, ROUNDS_MAX)) {
@@ -85,10 +94,7 @@ impl Reconciling {
                 });
                 items.extend(claimed.collect::<Vec<_>>());
             }
-            // By id, so that what is hidden stays hidden.
-            Negentropy::Hides { one_in } => {
-                items.retain(|(_, id)| !u64::from(id.as_bytes()[0]).is_multiple_of(one_in.max(1)));
-            }
+            Negentropy::Hides { .. } => items.retain(|(_, id)| !negentropy.hides(id)),
             _ => {}
         }
         items

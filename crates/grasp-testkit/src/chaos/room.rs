@@ -202,7 +202,9 @@ impl Room {
             return false;
         }
         if let Some(place) = event.coordinate() {
-            let rival = |held: &VerifiedEvent| held.coordinate().as_ref() == Some(&place);
+            let rival = |held: &VerifiedEvent| {
+                held.pubkey == event.pubkey && held.coordinate().as_ref() == Some(&place)
+            };
             if let Some(at) = state.events.iter().position(rival) {
                 if !event.rank().beats(&state.events[at].rank()) {
                     return false;

@@ -3,10 +3,10 @@
 
 use super::names::{event_id, relay, repo};
 use super::watch::Watch;
-use grasp_core::{EventId, Filter, RelayUrl, RepoId, Time, Timestamp};
+use grasp_core::{EventId, Filter, RelayUrl, RepoId, Time, Timestamp, WallOffset};
 use grasp_engine::{
-    Action, Doubt, End, Engine, Errand, Input, Level, Loss, News, Page, Peer, Record, Settings,
-    Sub, Tally,
+    Action, Doubt, End, Engine, Errand, Input, Level, Loss, News, Page, Peer, Reconciliation,
+    Record, Settings, Sub, Tally,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,6 +42,7 @@ pub(super) struct Desk {
     pub(super) new_reconciles: Vec<Compared>,
     pub(super) new_listens: Vec<(Sub, Arc<[Filter]>)>,
     pub(super) closes: Vec<Sub>,
+    pub(super) abandoned: Vec<Sub>,
     pub(super) hangups: usize,
     pub(super) authentications: usize,
     pub(super) doubts: Vec<(Time, RepoId, Doubt)>,
@@ -63,6 +64,7 @@ pub struct Compared {
     pub sub: Sub,
     pub filter: Filter,
     pub errand: Errand,
+    pub answer_within: Option<Duration>,
     pub at: Time,
 }
 
@@ -225,17 +227,17 @@ impl Bench {
     }
 
     pub fn reconciled(&mut self, name: &str, sub: Sub, need: Vec<EventId>) {
-        self.ends(name, sub, End::Reconciled { need, lacking: 0, sample: Vec::new() });
+        self.ends(name, sub, End::Reconciled(Reconciliation { need, ..Default::default() }));
     }
 
     /// Both sides are compared, nothing differs, and these it may be asked for.
     pub fn reconciled_saying(&mut self, name: &str, sub: Sub, sample: Vec<EventId>) {
-        self.ends(name, sub, End::Reconciled { need: Vec::new(), lacking: 0, sample });
+        self.ends(name, sub, End::Reconciled(Reconciliation { sample, ..Default::default() }));
     }
 
     /// Both sides are compared: so many of ours they lack.
     pub fn reconciled_lacking(&mut self, name: &str, sub: Sub, lacking: usize) {
-        self.ends(name, sub, End::Reconciled { need: Vec::new(), lacking, sample: Vec::new() });
+        self.ends(name, sub, End::Reconciled(Reconciliation { lacking, ..Default::default() }));
     }
 
     pub fn ends(&mut self, name: &str, sub: Sub, end: End) {
@@ -297,11 +299,9 @@ impl Bench {
 
     // Time.
 
-    /// Somebody sets the clock back, and the engine's driver looks at it.
-    pub fn clock_goes_back(&mut self, by: Duration) {
-        self.now = Time(self.now.0 - u64::try_from(by.as_millis()).unwrap_or(0));
-        self.engine.handle_deadline(self.now);
-        self.carry_out();
+    /// The wall clock is set so far ahead of the engine's own, and the engine's driver looks at it.
+    pub fn set_wall_ahead(&mut self, ahead_ms: i64) {
+        self.input(Input::WallClock(WallOffset(ahead_ms)));
     }
 
     /// Lets time pass; every deadline on the way is met, in order.
@@ -361,14 +361,18 @@ impl Bench {
                 desk.open_requests.insert(sub, asked.clone());
                 desk.new_requests.push(asked);
             }
-            Action::Reconcile { sub, filter, errand, .. } => {
-                let compared = Compared { sub, filter, errand, at: now };
+            Action::Reconcile { sub, filter, errand, answer_within, .. } => {
+                let compared = Compared { sub, filter, errand, answer_within, at: now };
                 desk.open_reconciles.insert(sub, compared.clone());
                 desk.new_reconciles.push(compared);
             }
             Action::Close { sub, .. } => {
                 desk.drops(sub);
                 desk.closes.push(sub);
+            }
+            Action::Abandon { sub, .. } => {
+                desk.drops(sub);
+                desk.abandoned.push(sub);
             }
             Action::Authenticate(_) => desk.authentications += 1,
             Action::Remember(_) => {

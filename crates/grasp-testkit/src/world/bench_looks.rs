@@ -34,6 +34,11 @@ impl Bench {
         self.desk(name).map(|desk| std::mem::take(&mut desk.closes)).unwrap_or_default()
     }
 
+    /// Comparisons the engine forgot since the last call, without a word to the relay.
+    pub fn abandoned(&mut self, name: &str) -> Vec<Sub> {
+        self.desk(name).map(|desk| std::mem::take(&mut desk.abandoned)).unwrap_or_default()
+    }
+
     /// Live subscriptions, questions and reconciliations that are open.
     pub fn open_count(&self, name: &str) -> usize {
         self.desks.get(&relay(name)).map_or(0, |desk| {

@@ -113,6 +113,11 @@ pub(crate) enum Happening {
         relay: RelayUrl,
         record: Option<Box<Record>>,
     },
+    /// A server looks at its wall clock.
+    ClockSeen {
+        server: usize,
+        boot: u64,
+    },
     GitArrived {
         server: usize,
         repo: RepoId,
@@ -236,6 +241,7 @@ impl World {
             Happening::Recorded { server, boot, relay, record } => {
                 self.recorded(server, boot, relay, record);
             }
+            Happening::ClockSeen { server, boot } => self.sees_clock(server, boot),
             Happening::GitArrived { server, repo } => self.git_arrived(server, &repo),
             Happening::Done(deed) => self.done(deed),
             Happening::Befalls(fault) => self.befalls(fault),
@@ -257,6 +263,7 @@ impl Happening {
             Self::Lost { .. } | Self::Gone { .. } => "losses",
             Self::Fed { .. } => "feeds",
             Self::Recorded { .. } => "records",
+            Self::ClockSeen { .. } => "looks at clocks",
             Self::GitArrived { .. } | Self::Done(_) | Self::Befalls(_) => "deeds",
         }
     }

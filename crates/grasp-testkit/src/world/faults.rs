@@ -17,6 +17,8 @@ pub(crate) enum Fault {
     Rejoin(usize, usize),
     Crash(usize),
     Start(usize),
+    /// A server's wall clock is set so far ahead of the world's.
+    SetClock(usize, i64),
     /// From now on nothing goes wrong that is nobody's fault.
     Quiet,
 }
@@ -34,6 +36,7 @@ impl World {
             Fault::Crash(server) => self.crashes(server),
             Fault::Start(server) if !self.nodes[server].is_up => self.starts(server),
             Fault::Start(_) => {}
+            Fault::SetClock(server, ahead_ms) => self.sets_clock(server, ahead_ms),
             Fault::Quiet => self.is_troubled = false,
         }
     }

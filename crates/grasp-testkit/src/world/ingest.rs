@@ -6,7 +6,7 @@ use super::node::{Durable, Mind, Node};
 use super::policy::{ROOTS, Verdict, judge, relays_of, repo_of, repos_of};
 use super::watch::Watch;
 use super::wire::{Copied, LinkId};
-use grasp_core::{Event, Kind, RelayUrl, RepoId};
+use grasp_core::{Event, Kind, RelayUrl, RepoId, WallOffset};
 use grasp_engine::{Engine, Input, Level, Sub};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -31,12 +31,17 @@ impl World {
             return;
         }
         for copied in copies {
+            let was_known = self.nodes[server].knows(&copied.event.id);
             if !copied.forged {
                 self.admits_event(server, &copied.event);
             }
-            let now = self.now;
+            let (now, is_fresh) =
+                (self.now, !was_known && self.nodes[server].keeps(&copied.event.id));
             // What was received is judged, also when its link is gone by now.
             let Some(link) = self.links.get_mut(&id) else { continue };
+            if is_fresh && copied.past {
+                link.reception.found_fresh(sub, (copied.event.created_at, copied.event.id));
+            }
             let enough = copied.forged && link.reception.forged(sub, &copied.event.id);
             let report = link.reception.judged(sub, copied.past, now);
             if enough {
@@ -50,9 +55,9 @@ impl World {
 
     /// True: it is served now.
     pub(crate) fn admits_event(&mut self, server: usize, event: &Arc<Event>) -> bool {
-        let now = self.now;
+        let (now, wall) = (self.now, self.wall(server));
         let Some(facts) = self.nodes[server].facts() else { return false };
-        match judge(event, facts, now) {
+        match judge(event, facts, wall) {
             Verdict::Accept if event.kind == Kind::ANNOUNCEMENT => self.announces(server, event),
             Verdict::Accept => {
                 self.serves(server, event);
@@ -193,15 +198,17 @@ impl World {
 
     /// A new engine, told what was remembered and what is stored.
     pub(crate) fn starts(&mut self, server: usize) {
-        let (now, clock, seed) = (self.now, self.clock(server), self.random.next_u64());
+        let (now, clock, seed) = (self.now, self.wall(server), self.random.next_u64());
         self.nodes[server].is_up = true;
         let Some(it) = &mut self.nodes[server].server else { return };
         it.boots += 1;
+        it.steady_ahead_ms = it.wall_ahead_ms;
         it.mind = Some(Mind {
             engine: Engine::new(it.settings.clone(), seed),
             watch: Watch::new(it.settings.clone()),
             links: BTreeMap::new(),
             wake_at: None,
+            offset: WallOffset::default(),
             woken: (clock, 0),
             fed_at: now,
             second_chances: VecDeque::new(),

@@ -6,7 +6,7 @@ use super::node::Session;
 use super::wire::{Copied, Frame, Link, LinkId, Word};
 use crate::behaviour::Door;
 use grasp_core::RelayUrl;
-use grasp_engine::{End, Input, Intake, Loss, Peer, Report, Sub};
+use grasp_engine::{End, Input, Intake, Loss, Peer, Report, Sub, end_of_neg_err};
 use std::time::Duration;
 
 const DIAL_TIMEOUT_MS: u64 = 10_000;
@@ -117,9 +117,12 @@ impl World {
         let Some(link) = self.links.get_mut(&id) else { return };
         match &word {
             Word::Req { filters, .. } => link.reception.opens(sub, filters.clone(), stays, now),
-            Word::NegOpen { filter, .. } => {
+            Word::NegOpen { filter, answer_within, .. } => {
                 link.rounds.insert(sub, 0);
                 link.reception.opens(sub, [Clone::clone(&**filter)].into(), false, now);
+                if let Some(time) = answer_within {
+                    link.reception.must_answer_within(sub, *time);
+                }
             }
             _ => {}
         }
@@ -152,18 +155,11 @@ impl World {
                 self.reports(id, sub, report);
             }
             Frame::Notice(text) => {
-                let denies = text.contains("NEG");
-                let compared = if denies { std::mem::take(&mut link.rounds) } else { [].into() };
-                for sub in compared.into_keys() {
-                    self.ends(id, sub, End::NoNegentropy);
-                }
                 self.tell(server, Input::Notice { relay, text: text.to_owned() });
             }
-            Frame::NegDone { sub, need, lacking, sample } => {
-                self.ends(id, sub, End::Reconciled { need, lacking, sample });
-            }
-            Frame::NegErr { sub, text } => {
-                self.ends(id, sub, End::NegentropyFailed(text.to_owned()));
+            Frame::NegDone { sub, found } => self.ends(id, sub, End::Reconciled(found)),
+            Frame::NegErr { sub, text, limit } => {
+                self.ends(id, sub, end_of_neg_err(text.to_owned(), limit));
             }
             Frame::NegRound { sub } => self.next_round(id, sub),
             Frame::Authed { ok } => self.tell(server, Input::Authenticated { relay, ok }),
@@ -178,6 +174,7 @@ impl World {
         *rounds += 1;
         let enough = *rounds > Link::ROUNDS_MAX;
         link.reception.progresses(sub, now);
+        link.reception.has_answered(sub);
         if enough {
             self.asks(id, Word::Close { sub });
             return self.ends(id, sub, End::NegentropyFailed("too many rounds".to_owned()));

@@ -6,6 +6,7 @@ pub mod names;
 pub mod watch;
 
 mod bench_looks;
+mod clocks;
 mod clockwork;
 mod deeds;
 mod faults;

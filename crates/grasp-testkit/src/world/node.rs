@@ -7,7 +7,7 @@ use super::watch::Watch;
 use super::wire::LinkId;
 use crate::Behaviour;
 use grasp_core::event::Rank;
-use grasp_core::{Coordinate, Event, EventId, Filter, RelayUrl, RepoId, Time};
+use grasp_core::{Coordinate, Event, EventId, Filter, RelayUrl, RepoId, Time, WallOffset};
 use grasp_engine::{Engine, Peer, Record, Settings, Sub};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -41,8 +41,9 @@ pub(crate) struct Server {
     pub(crate) durable: Durable,
     pub(crate) mind: Option<Mind>,
     pub(crate) boots: u64,
-    /// How far its clock is ahead of the world's.
-    pub(crate) ahead_ms: u64,
+    /// How far its wall clock is ahead of the world's, and how far it was when the server started.
+    pub(crate) wall_ahead_ms: i64,
+    pub(crate) steady_ahead_ms: i64,
 }
 
 #[derive(Debug, Default)]
@@ -65,6 +66,8 @@ pub(crate) struct Mind {
     pub(crate) watch: Watch,
     pub(crate) links: BTreeMap<RelayUrl, LinkId>,
     pub(crate) wake_at: Option<Time>,
+    /// What it was last told of its wall clock.
+    pub(crate) offset: WallOffset,
     /// The last moment it was woken at, and how often.
     pub(crate) woken: (Time, u32),
     pub(crate) fed_at: Time,
@@ -110,17 +113,23 @@ impl Node {
             message_bytes_max: Some(limits.message_bytes_max),
             limit_default: Some(limits.page_max),
             grasp: limits.grasp,
+            nip77: Some(self.behaviour.negentropy.is_spoken()),
+            ..Peer::default()
         }
     }
 
     /// Ids it neither wants to be sent again nor needs.
     pub(crate) fn knows(&self, id: &EventId) -> bool {
         let durable = self.server.as_ref().map(|server| &server.durable);
+        self.keeps(id) || durable.is_some_and(|it| it.refused.contains(id))
+    }
+
+    /// Served, or held until its repository is.
+    pub(crate) fn keeps(&self, id: &EventId) -> bool {
+        let durable = self.server.as_ref().map(|server| &server.durable);
         self.shelf.has(id)
             || durable.is_some_and(|it| {
-                it.refused.contains(id)
-                    || it.waiting.contains_key(id)
-                    || it.held.values().any(|held| held.id == *id)
+                it.waiting.contains_key(id) || it.held.values().any(|held| held.id == *id)
             })
     }
 }

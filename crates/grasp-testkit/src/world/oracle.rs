@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// An event is news for so long; less than what a catch-up reaches back, less what clocks differ.
 const NEWS: Duration = Duration::from_secs(300);
+/// A clock that is wrong by no more still takes all news and finds every gap.
+const CLOCK_OFF_MS_MAX: i64 = 300_000;
 const LONG_ABSENCE: Duration = Duration::from_secs(20 * 60);
 
 /// The values that questions to one relay may carry.
@@ -119,6 +121,11 @@ impl World {
     fn is_gap(&self, lack: &Lack<'_>) -> bool {
         let (here, there) = (&self.nodes[lack.server], &self.nodes[lack.relay]);
         let Some(server) = &here.server else { return false };
+        // Until its clock is set right it takes news for the future's, or gaps to begin too late.
+        let late_ms = server.wall_ahead_ms.min(server.steady_ahead_ms);
+        if server.wall_ahead_ms < -CLOCK_OFF_MS_MAX || late_ms > CLOCK_OFF_MS_MAX {
+            return false;
+        }
         let arrived = there.arrived.get(&lack.event.id).copied().unwrap_or_default();
         let was_new = arrived <= Time::from_secs(lack.event.created_at.0).plus(NEWS);
         // After a long absence everything is compared, however old.
@@ -183,7 +190,7 @@ impl World {
         let mut lacks = vec![];
         let others = there.shelf.all().filter(|event| !here.shelf.has(&event.id));
         for event in others.filter(|event| reach.reaches(event)) {
-            let verdict = judge(event, facts, self.now);
+            let verdict = judge(event, facts, self.wall(server));
             if matches!(verdict, Verdict::Accept | Verdict::Hold | Verdict::Leaves) {
                 lacks.push(Lack { server, relay, event, verdict });
             }

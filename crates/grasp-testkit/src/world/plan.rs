@@ -52,7 +52,8 @@ impl Plan {
                 durable: Durable::default(),
                 mind: None,
                 boots: 0,
-                ahead_ms: world.random.below(AHEAD_MS_MAX),
+                wall_ahead_ms: world.random.below(AHEAD_MS_MAX).cast_signed(),
+                steady_ahead_ms: 0,
             });
             node.is_up = false;
             world.nodes.push(node);
@@ -147,6 +148,7 @@ impl World {
         while self.now < quiet && self.complaints.is_empty() {
             self.live_until(self.now.plus(LOOK_EVERY).min(quiet));
             self.looks_for_gaps();
+            self.checks_waits();
         }
         let mut last = None;
         let complete_after = self.settles(quiet, |world| {
@@ -179,6 +181,7 @@ impl World {
         let mut wait = Duration::from_secs(120);
         loop {
             self.live_until(from.plus(wait));
+            self.checks_waits();
             if !self.complaints.is_empty() {
                 return Err(self.complaints.clone());
             }

@@ -5,12 +5,12 @@ use super::clockwork::{Happening, World};
 use super::wire::{Copied, Frame, LinkId, Word};
 use crate::Behaviour;
 use crate::behaviour::{
-    Answers, CLOSED_AUTH, CLOSED_FILTERS, CLOSED_RATE, CLOSED_SUBSCRIPTIONS, NOTICE_NO_NEGENTROPY,
-    NOTICE_RATE, Negentropy, Refuses, closed_retained,
+    Answers, CLOSED_AUTH, CLOSED_FILTERS, CLOSED_RATE, CLOSED_SUBSCRIPTIONS, NEG_ERR_TOO_MANY,
+    NOTICE_NO_NEGENTROPY, NOTICE_RATE, Negentropy, Refuses, closed_retained,
 };
 use grasp_core::id::Signature;
 use grasp_core::{Event, EventId, Filter, Kind, PubKey, Tag, Timestamp};
-use grasp_engine::{Hint, Sub};
+use grasp_engine::{Hint, Reconciliation, Sub};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +26,19 @@ enum No {
     Ignored,
 }
 
+/// A comparison is too large for the relay, and whether the relay says how large it may be.
+struct TooLarge {
+    limit: u32,
+    is_told: bool,
+}
+
+impl TooLarge {
+    fn refusal(&self, sub: Sub) -> Frame {
+        let limit = self.is_told.then_some(u64::from(self.limit));
+        Frame::NegErr { sub, text: NEG_ERR_TOO_MANY, limit }
+    }
+}
+
 /// What a relay says it has is asked for, so many of it.
 const SAMPLE_MAX: usize = 3;
 
@@ -38,7 +51,7 @@ impl World {
         }
         match word {
             Word::Req { sub, filters } => self.asked_for(relay, id, sub, &filters),
-            Word::NegOpen { sub, filter } => self.asked_to_compare(relay, id, sub, &filter),
+            Word::NegOpen { sub, filter, .. } => self.asked_to_compare(relay, id, sub, &filter),
             Word::NegMore { sub } => self.sends(id, Frame::NegRound { sub }),
             Word::Close { sub } => {
                 if let Some(session) = self.nodes[relay].sessions.get_mut(&id) {
@@ -164,9 +177,10 @@ impl World {
         }
         match negentropy {
             Negentropy::Notice => return self.sends(id, Frame::Notice(NOTICE_NO_NEGENTROPY)),
+            Negentropy::NoticeWith(text) => return self.sends(id, Frame::Notice(text)),
             Negentropy::Error => {
                 let text = "blocked: negentropy is disabled here";
-                return self.sends(id, Frame::NegErr { sub, text });
+                return self.sends(id, Frame::NegErr { sub, text, limit: None });
             }
             Negentropy::Silence => return,
             _ => {}
@@ -178,28 +192,45 @@ impl World {
             return self.sends(id, Frame::NegRound { sub });
         }
         let Some(server) = self.links.get(&id).map(|link| link.server) else { return };
-        let ours: Vec<EventId> =
-            self.nodes[server].shelf.matching(filter).iter().map(|event| event.id).collect();
+        let ours = self.nodes[server].shelf.matching(filter);
         if negentropy == Negentropy::Agrees {
-            let sample = ours.iter().take(SAMPLE_MAX).copied().collect();
-            return self.sends(id, Frame::NegDone { sub, need: Vec::new(), lacking: 0, sample });
+            let (theirs, sample) = (ours.len(), ours.iter().map(|it| it.id).take(SAMPLE_MAX));
+            let found = Reconciliation { sample: sample.collect(), theirs, ..Default::default() };
+            return self.sends(id, Frame::NegDone { sub, found });
         }
-        let theirs = self.nodes[relay].shelf.matching(filter);
-        let hides = |event: &Arc<Event>| match negentropy {
-            Negentropy::Hides { one_in } => {
-                u64::from(event.id.as_bytes()[5]).is_multiple_of(one_in.max(1))
-            }
-            _ => false,
-        };
-        let lacks = |event: &&Arc<Event>| !hides(event) && !self.nodes[server].knows(&event.id);
+        let mut theirs = self.nodes[relay].shelf.matching(filter);
+        if let Some(limit) = self.compares_at_most(negentropy, theirs.len()) {
+            return self.sends(id, limit.refusal(sub));
+        }
+        theirs.retain(|event| !negentropy.hides(&event.id));
+        let lacks = |event: &&Arc<Event>| !self.nodes[server].knows(&event.id);
         let mut need: Vec<EventId> = theirs.iter().filter(lacks).map(|event| event.id).collect();
         if let Negentropy::Claims { ids } = negentropy {
             need.extend((0..ids / 20).map(|_| EventId::from_bytes(self.random.bytes32())));
         }
-        let (both, lacking): (Vec<EventId>, Vec<EventId>) =
-            ours.into_iter().partition(|id| self.nodes[relay].shelf.has(id));
-        let sample = both.into_iter().take(SAMPLE_MAX).collect();
-        self.sends(id, Frame::NegDone { sub, need, lacking: lacking.len(), sample });
+        let shown: BTreeSet<EventId> = theirs.iter().map(|event| event.id).collect();
+        let (both, lacks): (Vec<Arc<Event>>, Vec<Arc<Event>>) =
+            ours.into_iter().partition(|event| shown.contains(&event.id));
+        let found = Reconciliation {
+            need,
+            lacking: lacks.len(),
+            lacks: lacks
+                .iter()
+                .map(|event| (event.created_at, event.id))
+                .take(Reconciliation::LACKS_MAX)
+                .collect(),
+            sample: both.iter().map(|event| event.id).take(SAMPLE_MAX).collect(),
+            theirs: theirs.len(),
+        };
+        self.sends(id, Frame::NegDone { sub, found });
+    }
+
+    /// A relay that compares few events at once, and now and then only half of that.
+    fn compares_at_most(&mut self, negentropy: Negentropy, events: usize) -> Option<TooLarge> {
+        let Negentropy::Limited { events: limit } = negentropy else { return None };
+        let limit = if self.random.one_in(3) { limit / 2 } else { limit };
+        let is_told = self.random.one_in(2);
+        (events > limit as usize).then_some(TooLarge { limit, is_told })
     }
 
     fn admits(&mut self, relay: usize, id: LinkId, filters: &[Filter]) -> Result<(), No> {

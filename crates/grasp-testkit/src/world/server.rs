@@ -23,10 +23,10 @@ impl World {
         server.mind.is_some().then_some(server.boots)
     }
 
-    /// What a server takes for the present.
+    /// A server's steady clock.
     pub(crate) fn clock(&self, server: usize) -> Time {
-        let ahead = self.nodes[server].server.as_ref().map_or(0, |server| server.ahead_ms);
-        Time(self.now.0 + ahead)
+        let ahead = self.nodes[server].server.as_ref().map_or(0, |server| server.steady_ahead_ms);
+        Time(self.now.0.saturating_add_signed(ahead))
     }
 
     pub(crate) fn tell(&mut self, server: usize, input: Input) {
@@ -75,6 +75,7 @@ impl World {
         {
             actions += 1;
             let complaint = mind.watch.sees(&action, now).err();
+            let complaint = complaint.or_else(|| self.asks_the_future(server, &action));
             *self.seen.entry(name_of(&action)).or_default() += 1;
             self.note(|| format!("server {server} does {action:?}"));
             if let Some(complaint) = complaint {
@@ -120,9 +121,10 @@ impl World {
             Action::Request { relay, sub, filters, .. } => {
                 self.opens(server, &relay, sub, Word::Req { sub, filters }, false);
             }
-            Action::Reconcile { relay, sub, filter, .. } => {
+            Action::Reconcile { relay, sub, filter, answer_within, .. } => {
                 let filter = Box::new(filter);
-                self.opens(server, &relay, sub, Word::NegOpen { sub, filter }, false);
+                let word = Word::NegOpen { sub, filter, answer_within };
+                self.opens(server, &relay, sub, word, false);
             }
             Action::Close { relay, sub } => {
                 let Some(id) = self.link_to(server, &relay) else { return };
@@ -131,6 +133,13 @@ impl World {
                     link.rounds.remove(&sub);
                 }
                 self.asks(id, Word::Close { sub });
+            }
+            Action::Abandon { relay, sub } => {
+                let id = self.link_to(server, &relay);
+                if let Some(link) = id.and_then(|id| self.links.get_mut(&id)) {
+                    link.reception.closes(sub);
+                    link.rounds.remove(&sub);
+                }
             }
             Action::Authenticate(relay) => {
                 if let Some(id) = self.link_to(server, &relay) {
@@ -187,6 +196,7 @@ fn name_of(action: &Action) -> &'static str {
         },
         Action::Reconcile { .. } => "reconcile",
         Action::Close { .. } => "close",
+        Action::Abandon { .. } => "abandon",
         Action::Authenticate(_) => "authenticate",
         Action::Remember(_) => "remember",
         Action::Forget(_) => "forget",
@@ -199,6 +209,7 @@ fn name_of(action: &Action) -> &'static str {
             News::Recovered { .. } => "recovered",
             News::SecondTooFull { .. } => "second too full",
             News::NoNegentropy { .. } => "no negentropy",
+            News::HidesEvents { .. } => "found to hide events",
             News::Cooling { .. } => "cooling",
             News::Paused { .. } => "paused",
             News::Rotating { .. } => "rotating",

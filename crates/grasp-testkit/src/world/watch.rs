@@ -9,6 +9,8 @@ use std::time::Duration;
 
 /// Nobody is dialled more often than this, whatever happens to the link.
 const DIALS_PER_HOUR_MAX: usize = 70;
+/// An objection counts for at least this long after the pause that followed it.
+const OBJECTS_FOR: Duration = Duration::from_secs(30 * 60);
 
 #[derive(Debug)]
 pub struct Watch {
@@ -98,7 +100,11 @@ impl Watch {
                 it.open.clear();
                 Ok(())
             }
-            Action::Listen { relay, sub, filters } => self.opens(relay, *sub, filters, now),
+            Action::Listen { relay, sub, filters } => {
+                let only_new = |it: &Filter| it.since.is_none() && it.limit == Some(0);
+                ensure(filters.iter().all(only_new), || format!("listens to the past of {relay}"))?;
+                self.opens(relay, *sub, filters, now)
+            }
             Action::Request { relay, sub, filters, .. } => {
                 self.opens(relay, *sub, filters, now)?;
                 self.starts(relay, now)
@@ -107,7 +113,7 @@ impl Watch {
                 self.opens(relay, *sub, std::slice::from_ref(filter), now)?;
                 self.starts(relay, now)
             }
-            Action::Close { relay, sub } => {
+            Action::Close { relay, sub } | Action::Abandon { relay, sub } => {
                 let was_open = self.relay(relay, now).open.remove(sub);
                 ensure(was_open, || format!("closes {sub:?} on {relay}, which is not open"))
             }
@@ -188,8 +194,8 @@ impl Watch {
         let some = count > 0 && count <= settings.filters_per_request_max;
         ensure(some, || format!("{count} filters in one request to {relay}"))?;
         for filter in filters {
-            let values = filter.tags.values().map(Vec::len).sum::<usize>();
-            let named = filter.ids.as_ref().map_or(0, Vec::len);
+            let values = filter.tags.values().map(|list| list.len()).sum::<usize>();
+            let named = filter.ids.as_ref().map_or(0, |list| list.len());
             ensure(values <= settings.values_per_filter_max, || format!("{values} values"))?;
             ensure(named <= settings.ids_per_request_max, || format!("{named} ids in a filter"))?;
             ensure(!filter.is_void(), || format!("asks {relay} for nothing: {filter:?}"))?;
@@ -216,6 +222,8 @@ impl Watch {
         let (slow, fast) = (self.settings.pace_per_second, self.settings.pace_grasp_per_second);
         let burst = u64::from(self.settings.pace_burst) * 1000;
         let it = self.relay(relay, now);
+        // A relay that has not objected for a while is asked as before.
+        it.objected &= now < it.quiet_until.plus(OBJECTS_FOR);
         let rate = if it.peer.grasp && !it.objected { fast } else { slow };
         let passed = u64::try_from(now.since(it.refilled_at).as_millis()).unwrap_or(u64::MAX);
         let earned = passed.saturating_mul(u64::from(rate));

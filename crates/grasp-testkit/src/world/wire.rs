@@ -1,8 +1,8 @@
 //! What travels between a server and a relay, and the link it travels on. In order within one link;
 //! links know nothing of each other.
 
-use grasp_core::{Event, EventId, Filter, RelayUrl, Time};
-use grasp_engine::{Hint, Patience, Reception, Sub};
+use grasp_core::{Event, Filter, RelayUrl, Time};
+use grasp_engine::{Hint, Patience, Reception, Reconciliation, Sub};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub(crate) struct LinkId(pub(crate) u64);
 #[derive(Debug)]
 pub(crate) enum Word {
     Req { sub: Sub, filters: Arc<[Filter]> },
-    NegOpen { sub: Sub, filter: Box<Filter> },
+    NegOpen { sub: Sub, filter: Box<Filter>, answer_within: Option<Duration> },
     NegMore { sub: Sub },
     Close { sub: Sub },
     Auth,
@@ -27,9 +27,9 @@ pub(crate) enum Frame {
     Eose { sub: Sub, hint: Option<Hint> },
     Closed { sub: Sub, text: String },
     Notice(&'static str),
-    NegDone { sub: Sub, need: Vec<EventId>, lacking: usize, sample: Vec<EventId> },
+    NegDone { sub: Sub, found: Reconciliation },
     NegRound { sub: Sub },
-    NegErr { sub: Sub, text: &'static str },
+    NegErr { sub: Sub, text: &'static str, limit: Option<u64> },
     Authed { ok: bool },
 }
 

@@ -7,7 +7,7 @@ use crate::report::text::{WORDS_MAX, shown};
 use crate::report::{Activity, Identity, place};
 use grasp_core::nip34::{Announcement, PullRequest};
 use grasp_core::{Coordinate, Event, Kind, RepoId, Time};
-use grasp_store::{EventStore, Result, Space, StoredEvent};
+use grasp_store::{EventStore, Result, Snapshot, Space, StoredEvent};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,14 +49,13 @@ pub async fn run(node: Arc<Node>) {
         let asked = node.tellers.ask(move |store| read(store, seen.serial));
         let Ok(Ok(news)) = asked.await else { continue };
         for it in &news.stored {
-            let activity = told(&node.reports.identity, it.0, &it.1, node.clock.now());
-            node.activity.note(activity);
+            node.activity.note(told(&node.reports.identity, it, node.clock.wall()));
         }
         let now = Seen { serial: news.serial, waiting: news.waiting, verdicts: news.verdicts };
         if now.serial != seen.serial {
             node.activity.touch(HOME);
         }
-        if now.waiting != seen.waiting || news.stored.iter().any(|it| it.0 == Space::Held) {
+        if now.waiting != seen.waiting || news.stored.iter().any(|it| it.space == Space::Held) {
             node.activity.touch(PURGATORY);
             node.activity.touch(HOME);
         }
@@ -76,7 +75,14 @@ struct News {
     serial: u64,
     waiting: u64,
     verdicts: Tally,
-    stored: Vec<(Space, StoredEvent)>,
+    stored: Vec<Arrival>,
+}
+
+/// An event, where it was put, and the repository it is about.
+struct Arrival {
+    space: Space,
+    stored: StoredEvent,
+    about: Option<(RepoId, String)>,
 }
 
 fn read(store: &dyn EventStore, after: u64) -> Result<News> {
@@ -96,37 +102,58 @@ fn read(store: &dyn EventStore, after: u64) -> Result<News> {
         stored.extend(last);
     }
     stored.sort_by_key(|(_, it)| it.serial);
-    let stored = stored.split_off(stored.len().saturating_sub(TOLD_MAX));
+    let told = stored.split_off(stored.len().saturating_sub(TOLD_MAX));
+    let stored = told.into_iter().map(|(space, stored)| {
+        let about = match repository(&stored.event) {
+            Some(repo) => Some((repo.clone(), name(&*snapshot, &repo, &stored.event)?)),
+            None => None,
+        };
+        Ok(Arrival { space, stored, about })
+    });
+    let stored = stored.collect::<Result<Vec<Arrival>>>()?;
     let waiting = snapshot.events_in(Space::Held)? + snapshot.events_in(Space::Wanted)?;
     Ok(News { serial, waiting, verdicts: ledger::tally(&*snapshot)?, stored })
 }
 
-fn told(identity: &Identity, space: Space, it: &StoredEvent, now: Time) -> Activity {
-    let repo = repository(&it.event);
-    let name = repo
-        .as_ref()
-        .map_or("a repository".to_owned(), |repo| shown(repo.identifier.as_str(), WORDS_MAX));
-    let waits = if space == Space::Held { ", which waits for its git data" } else { "" };
+/// What its owner calls it; its identifier, where it has no name.
+fn name(store: &dyn Snapshot, repo: &RepoId, event: &Event) -> Result<String> {
+    let announced = match event.kind {
+        Kind::ANNOUNCEMENT => Announcement::parse(event).ok(),
+        _ => {
+            let served = store.current(Space::Served, &repo.coordinate())?;
+            served.and_then(|it| Announcement::parse(&it.event).ok())
+        }
+    };
+    let named = announced.and_then(|it| it.name).map(|name| shown(&name, WORDS_MAX));
+    let identifier = || shown(repo.identifier.as_str(), WORDS_MAX);
+    Ok(named.filter(|name| !name.is_empty()).unwrap_or_else(identifier))
+}
+
+fn told(identity: &Identity, arrival: &Arrival, now: Time) -> Activity {
+    let it = &arrival.stored;
+    let name = arrival.about.as_ref().map(|(_, name)| name.clone());
+    let called = name.as_deref().unwrap_or("a repository");
+    let waits = if arrival.space == Space::Held { ", which waits for its git data" } else { "" };
     let came = match &it.provenance.relay {
         Some(relay) => format!(" (from {})", identity.shown_relay(relay)),
         None => String::new(),
     };
     let (kind, text) = match (it.event.kind, it.provenance.released) {
         (Kind::STATE, Some(_)) => {
-            ("release", format!("the git data of {name} is here: its refs moved"))
+            ("release", format!("the git data of {called} is here: its refs moved"))
         }
-        (Kind::ANNOUNCEMENT, Some(_)) => ("release", format!("{name} is served")),
+        (Kind::ANNOUNCEMENT, Some(_)) => ("release", format!("{called} is served")),
         (Kind::PULL_REQUEST | Kind::PULL_REQUEST_UPDATE, Some(_)) => {
-            ("release", format!("the commits of a pull request to {name} are here"))
+            ("release", format!("the commits of a pull request to {called} are here"))
         }
-        (Kind::ANNOUNCEMENT, None) => ("event", format!("{name} was announced{waits}{came}")),
-        (Kind::STATE, None) => ("event", format!("a state of {name} was signed{waits}{came}")),
-        (Kind::ISSUE, _) => ("event", format!("an issue in {name}{came}")),
-        (Kind::PATCH, _) => ("event", format!("a patch for {name}{came}")),
-        _ => ("event", format!("a pull request to {name}{waits}{came}")),
+        (Kind::ANNOUNCEMENT, None) => ("event", format!("{called} was announced{waits}{came}")),
+        (Kind::STATE, None) => ("event", format!("a state of {called} was signed{waits}{came}")),
+        (Kind::ISSUE, _) => ("event", format!("an issue in {called}{came}")),
+        (Kind::PATCH, _) => ("event", format!("a patch for {called}{came}")),
+        _ => ("event", format!("a pull request to {called}{waits}{came}")),
     };
-    let repository = repo.as_ref().map(place);
-    Activity { at: now, kind: kind.into(), text, repository }
+    let repository = arrival.about.as_ref().map(|(repo, _)| place(repo));
+    Activity { at: now, kind: kind.into(), text, repository, name, count: 1 }
 }
 
 fn repository(event: &Event) -> Option<RepoId> {

@@ -3,8 +3,12 @@
 
 use super::operating;
 use crate::config::SETTINGS;
-use crate::config::setting::{Fallback, Form, Part, Setting, Topic};
+use crate::config::setting::{Fallback, Form, Part, Setting, Unit};
+use crate::config::table::{
+    NGIT_BIND_ADDRESS, NGIT_DOMAIN, NGIT_GIT_DATA_PATH, NGIT_RELAY_DATA_PATH,
+};
 use clap::{Arg, ArgAction, Command, value_parser};
+use clap_complete::Shell;
 use grasp_core::Filter;
 use std::path::PathBuf;
 
@@ -16,16 +20,55 @@ pub fn command() -> Command {
     Command::new("graspd")
         .version(env!("CARGO_PKG_VERSION"))
         .about("A GRASP server: a Nostr relay and a git host in one process, on one port")
-        .after_help(
-            "Run `graspd --help` for every setting, `graspd config print` for their values.",
-        )
-        .after_long_help("Every flag is also a variable: --relay-name is NGIT_RELAY_NAME.")
-        .subcommand(Command::new("serve").about("Run the server (the default)"))
-        .subcommand(config_command())
-        .subcommand(events_command())
-        .subcommands(operating::commands())
+        .after_help(format!("{SETTINGS_HINT}\n\n{EXIT_CODES}"))
+        .subcommand(serve_command())
+        .subcommand(quiet(config_command()))
+        .subcommand(quiet(events_command()))
+        .subcommands(operating::commands().map(quiet))
         .arg(config_file())
-        .args(SETTINGS.iter().filter(|setting| setting.has_flag()).map(|setting| flag(setting)))
+        .args(flags().map(|(setting, arg)| arg.hide(!ESSENTIAL.contains(&setting))))
+}
+
+/// Settings that every operator meets; `serve --help` has the others.
+const ESSENTIAL: [&Setting; 4] =
+    [&NGIT_DOMAIN, &NGIT_BIND_ADDRESS, &NGIT_GIT_DATA_PATH, &NGIT_RELAY_DATA_PATH];
+
+const SETTINGS_HINT: &str = "\
+Settings: `graspd serve --help` lists every flag, `graspd config print` shows their values.
+Every flag is also a variable: --relay-name is NGIT_RELAY_NAME.";
+
+const QUIET_HINT: &str = "\
+Settings of the server are flags here, too: `graspd config docs` describes them, `graspd config print`
+shows their values.";
+
+/// What every exit code means. `docs/operating.md` says the same.
+pub(super) const EXIT_CODES: &str = "\
+Exit codes:
+  0  done, and nothing is wrong or different
+  1  it failed, or found something: a difference (diff), a problem (doctor), servers that do not
+     agree (demo), a relay that could not be compared (sync now)
+  2  the command line or the configuration cannot be used, or (diff) no comparison was possible";
+
+fn serve_command() -> Command {
+    Command::new("serve").about("Run the server (the default)").args(flags().map(|(_, arg)| arg))
+}
+
+/// A command that does not serve takes every setting, and lists none in its help.
+fn quiet(command: Command) -> Command {
+    let command = command.args(flags().map(|(_, arg)| arg.hide(true))).after_help(QUIET_HINT);
+    command.mut_subcommands(|inner| inner.after_help(QUIET_HINT))
+}
+
+fn flags() -> impl Iterator<Item = (&'static Setting, Arg)> {
+    let settings = SETTINGS.iter().copied().filter(|setting| setting.has_flag());
+    settings.map(|setting| (setting, flag(setting)))
+}
+
+/// The completions of a shell.
+pub fn completions(shell: Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command(), "graspd", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
 }
 
 fn config_command() -> Command {
@@ -88,7 +131,6 @@ fn flag(setting: &'static Setting) -> Arg {
         .value_name(value_name(setting.form))
         .global(true)
         .help_heading(setting.topic.title())
-        .hide_short_help(!matches!(setting.topic, Topic::Service | Topic::Storage))
         .help(help(setting));
     match setting.form {
         Form::Switch => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
@@ -112,6 +154,8 @@ fn help(setting: &Setting) -> String {
 fn value_name(form: Form) -> &'static str {
     match form {
         Form::Switch | Form::Bool => "BOOL",
+        Form::Number { unit: Unit::Bytes, .. } => "SIZE",
+        Form::Number { unit: Unit::Millis | Unit::Secs | Unit::Hours, .. } => "TIME",
         Form::Number { .. } => "N",
         Form::Text => "TEXT",
         Form::LogFilter => "LEVEL",

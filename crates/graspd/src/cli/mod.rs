@@ -6,7 +6,7 @@ mod command;
 mod operating;
 mod sources;
 
-pub use command::command;
+pub use command::{command, completions};
 
 use crate::config::RawConfig;
 use crate::ops::look::Look;
@@ -15,6 +15,11 @@ use clap_complete::Shell;
 use grasp_core::Filter;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+
+/// Exit code of a command that failed, or that found what it was asked to look for.
+pub const FAILED: u8 = 1;
+/// Exit code where the command line or the configuration cannot be used.
+pub const UNUSABLE: u8 = 2;
 
 /// What to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -176,8 +181,10 @@ mod tests {
         assert_eq!(look("purgatory").question, Question::Purgatory(leaf));
         assert_eq!(look("explain").question, Question::Explain(None));
         assert_eq!(look("explain a/b").question, Question::Explain(Some("a/b".into())));
-        assert_eq!(look("sync now").question, Question::SyncNow(None));
-        assert_eq!(look("sync now wss://x").question, Question::SyncNow(Some("wss://x".into())));
+        let everything = Question::SyncNow { what: None, waits: true };
+        assert_eq!(look("sync now").question, everything);
+        let relay = Question::SyncNow { what: Some("wss://x".into()), waits: false };
+        assert_eq!(look("sync now --no-wait wss://x").question, relay);
         assert_eq!(run("doctor --json").unwrap().0, Invocation::Doctor { json: true });
         let demo = Invocation::Demo { exit: true, json: false };
         assert_eq!(run("demo --exit").unwrap().0, demo);
@@ -235,13 +242,62 @@ mod tests {
     #[test]
     fn help_names_every_topic_and_every_flag() {
         command().debug_assert();
-        let help = run("--help").unwrap_err().to_string();
+        let help = run("serve --help").unwrap_err().to_string();
         for topic in crate::config::setting::Topic::ALL {
             assert!(help.contains(topic.title()), "{}", topic.title());
         }
         for setting in crate::config::SETTINGS.iter().filter(|setting| setting.has_flag()) {
             assert!(help.contains(&format!("--{}", setting.flag)), "{}", setting.flag);
         }
-        assert!(run("-h").unwrap_err().to_string().lines().count() < 50, "it fits a window");
+        for short in ["-h", "--help"] {
+            let help = run(short).unwrap_err().to_string();
+            assert!(help.lines().count() < 50, "it fits a window:\n{help}");
+            assert!(help.contains("graspd serve --help"), "{help}");
+        }
+    }
+
+    /// Every command with its words, but for the ones that serve.
+    fn commands(of: &clap::Command, words: &str, found: &mut Vec<(String, clap::Command)>) {
+        for inner in of.get_subcommands().filter(|it| it.get_name() != "serve") {
+            let words = format!("{words} {}", inner.get_name()).trim().to_owned();
+            commands(inner, &words, found);
+            found.push((words, inner.clone()));
+        }
+    }
+
+    #[test]
+    fn the_help_of_a_command_is_short_and_has_its_own_options_alone() {
+        let mut found = Vec::new();
+        commands(&command(), "", &mut found);
+        assert!(found.len() > 15, "{}", found.len());
+        for (words, command) in found {
+            let help = run(&format!("{words} --help")).unwrap_err().to_string();
+            assert!(help.lines().count() <= 18, "{words} takes a window:\n{help}");
+            assert!(help.contains("graspd config docs"), "{help}");
+            for setting in crate::config::SETTINGS {
+                assert!(!help.contains(&format!("--{} ", setting.flag)), "{words}:\n{help}");
+            }
+            for own in command.get_arguments().filter(|it| !it.is_hide_set()) {
+                let name = own.get_long().map(|long| format!("--{long}"));
+                let name = name.unwrap_or_else(|| own.get_id().to_string());
+                let shown = help.to_lowercase().contains(&name);
+                assert!(shown || own.get_value_names().is_some(), "{words} hides {name}:\n{help}");
+            }
+        }
+    }
+
+    #[test]
+    fn exit_codes_are_told_by_the_help_and_by_the_document() {
+        let document = include_str!("../../../../docs/operating.md");
+        let help = run("--help").unwrap_err().to_string();
+        let told = command::EXIT_CODES.lines().map(str::trim);
+        for line in told.clone() {
+            assert!(help.contains(line), "{line} in:\n{help}");
+        }
+        let together = document.split_whitespace().collect::<Vec<_>>().join(" ");
+        for code in [0, u32::from(FAILED), u32::from(UNUSABLE)] {
+            assert!(help.contains(&format!("\n  {code}  ")), "{help}");
+            assert!(together.contains(&format!("| {code} |")), "{document}");
+        }
     }
 }

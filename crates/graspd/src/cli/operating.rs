@@ -11,13 +11,14 @@ const AFTER: &str = "after";
 const LIMIT: &str = "limit";
 const WHAT: &str = "what";
 const EXIT: &str = "exit";
+const NO_WAIT: &str = "no-wait";
 const SHELL: &str = "shell";
 /// Long enough for most servers, short enough for a window.
 const LIMIT_USUAL: &str = "100";
 const LIMIT_MAX: u64 = 500;
 
 pub(super) fn commands() -> [Command; 11] {
-    let repository = "`<npub>/<identifier>` or its clone URL";
+    let repository = "Its identifier, `<npub>/<identifier>` or its clone URL";
     [
         told("status", "Tell how this server is"),
         told("repos", "List the repositories").args(paging()),
@@ -25,8 +26,8 @@ pub(super) fn commands() -> [Command; 11] {
             .arg(what("REPOSITORY", repository).required(true)),
         told("relays", "Tell how the relays are that this server follows").args(paging()),
         told("purgatory", "Tell what waits for git data, and how long it may").args(paging()),
-        told("explain", "Tell what is in the way: of everything, of a repository or of an event")
-            .arg(what("WHAT", "A repository, or the id of an event")),
+        told("explain", "Explain why a repository or an event is incomplete")
+            .arg(what("WHAT", "A repository, or the id of an event; without it, everything")),
         sync(),
         told("doctor", "Look for what is wrong here, and say how to put it right"),
         told("diff", "Compare this server with another, repository by repository")
@@ -48,7 +49,9 @@ pub(super) fn invocation(words: &[&str], matches: &ArgMatches) -> Option<Invocat
         ["relays"] => look(Question::Relays(leaf(matches))),
         ["purgatory"] => look(Question::Purgatory(leaf(matches))),
         ["explain"] => look(Question::Explain(what())),
-        ["sync", "now"] => look(Question::SyncNow(what())),
+        ["sync", "now"] => {
+            look(Question::SyncNow { what: what(), waits: !matches.get_flag(NO_WAIT) })
+        }
         ["doctor"] => Some(Invocation::Doctor { json: json() }),
         ["diff"] => Some(Invocation::Diff { url: what().unwrap_or_default(), json: json() }),
         ["demo"] => Some(Invocation::Demo { exit: matches.get_flag(EXIT), json: json() }),
@@ -63,8 +66,10 @@ fn told(name: &'static str, about: &'static str) -> Command {
 }
 
 fn sync() -> Command {
-    let now = told("now", "Compare with others now, not when it would be due")
-        .arg(what("WHAT", "A repository, or the URL of a relay; without it, everything"));
+    let now =
+        told("now", "Compare with others now, not when it would be due, and wait until it is done")
+            .arg(what("WHAT", "A repository, or the URL of a relay; without it, everything"))
+            .arg(switch(NO_WAIT).help("End as soon as it is started"));
     Command::new("sync")
         .about("Have the running server compare itself with others")
         .subcommand_required(true)

@@ -1,7 +1,7 @@
 //! The program's own shape of its configuration, and the one function that makes it. Either every
 //! value is sound and fits the others, or all complaints are returned together.
 
-use super::complaint::Complaint;
+use super::complaint::{Complaint, Layer};
 use super::git::GitLimits;
 use super::hunt::HuntConfig;
 use super::limits::{ConnectionLimits, HttpLimits, RelayLimits, StoreLimits};
@@ -21,6 +21,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The one header in which a trusted proxy names the client. Others may come from the client itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForwardingHeader {
+    ForwardedFor,
+    /// RFC 7239.
+    Forwarded,
+    RealIp,
+}
+
 #[derive(Debug, Clone)]
 pub struct Config {
     pub bind_address: SocketAddr,
@@ -31,7 +40,11 @@ pub struct Config {
     pub owner_secret: Option<OwnerSecret>,
     pub credentials_directory: Option<PathBuf>,
     pub trusted_proxies: Vec<IpNet>,
+    /// The header in which they name the client.
+    pub forwarding_header: ForwardingHeader,
     pub git_data_path: PathBuf,
+    /// Not the default.
+    pub git_data_path_is_set: bool,
     pub relay_data_path: PathBuf,
     pub backend: Backend,
     pub policy: PolicyConfig,
@@ -121,7 +134,13 @@ impl Config {
             owner_secret: secret(from),
             credentials_directory: raw.credentials_directory.clone(),
             trusted_proxies: networks(from, &NGIT_TRUSTED_PROXY_CIDRS),
+            forwarding_header: match from.text(&NGIT_TRUSTED_PROXY_HEADER).as_str() {
+                "Forwarded" => ForwardingHeader::Forwarded,
+                "X-Real-IP" => ForwardingHeader::RealIp,
+                _ => ForwardingHeader::ForwardedFor,
+            },
             git_data_path,
+            git_data_path_is_set: raw.get(&NGIT_GIT_DATA_PATH).layer != Layer::Default,
             relay_data_path,
             backend: backend(from),
             policy,
@@ -169,7 +188,8 @@ impl Config {
             ));
         }
         if self.backend == Backend::Memory {
-            self.notes.push("events are kept in a temporary directory and lost at the end".into());
+            self.notes.push("events are kept in a temporary directory and lost at the end; git data too, unless \
+                 NGIT_GIT_DATA_PATH is set".into());
         }
         if let Some(own) =
             self.sync.bootstrap.as_ref().filter(|it| self.service.names_relay(it.as_str()))

@@ -86,6 +86,8 @@ command line, `relay_name` in a file. A value is taken from the first of these p
 `graspd config check` tells everything that is wrong at once and starts nothing. `graspd config print` shows
 every effective value and where it came from, with secrets hidden.
 
+- A size is a number of bytes, or has a unit: `KB`, `MB`, `GB`, `TB` count in thousands, `KiB`, `MiB`, `GiB`, `TiB` in 1,024s. A time
+  may be written with `ms`, `s`, `m`, `h` or `d`; a bare number counts in the unit at the end of the setting's name.
 - Lists are separated by commas; in the TOML file they may also be arrays of strings.
 - Booleans are `true` or `false` (`yes`, `no`, `on`, `off`, `1` and `0` work too). On the command line the bare flag
   means `true`, and `--flag=false` turns it off. `--sync-plus-enabled` always takes a value.

@@ -26,6 +26,7 @@ pub struct GitLimits {
     pub pushes_max: Option<usize>,
     pub uploads_per_ip_max: u32,
     pub pushes_per_ip_max: u32,
+    pub requests_per_minute_per_ip: u32,
     pub queue_wait: Duration,
     pub unclaimed: UnclaimedLimits,
     /// Zero: packs are never refused for want of space.
@@ -62,6 +63,7 @@ impl GitLimits {
             pushes_max: from.count_if_set(&NGIT_GIT_MAX_PUSHES),
             uploads_per_ip_max: from.small(&NGIT_GIT_MAX_UPLOADS_PER_IP),
             pushes_per_ip_max: from.small(&NGIT_GIT_MAX_PUSHES_PER_IP),
+            requests_per_minute_per_ip: from.small(&NGIT_GIT_REQUESTS_PER_MINUTE_PER_IP),
             queue_wait: from.duration(&NGIT_GIT_QUEUE_SECS),
             unclaimed: UnclaimedLimits {
                 bytes_per_ip_max: from.number(&NGIT_GIT_MAX_UNCLAIMED_BYTES_PER_IP),

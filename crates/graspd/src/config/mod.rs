@@ -12,6 +12,7 @@ mod limits;
 mod names;
 mod owner;
 mod print;
+mod quantity;
 mod raw;
 mod reader;
 pub mod setting;
@@ -19,7 +20,7 @@ mod sync;
 pub mod table;
 mod value;
 
-pub use build::{Backend, Config, HoldingConfig, MetricsConfig, PolicyConfig};
+pub use build::{Backend, Config, ForwardingHeader, HoldingConfig, MetricsConfig, PolicyConfig};
 pub use complaint::{Complaint, Layer};
 pub use docs::markdown;
 pub use git::{GitLimits, UnclaimedLimits};
@@ -27,6 +28,7 @@ pub use hunt::HuntConfig;
 pub use limits::{
     ConnectionLimits, HttpLimits, IpBudgets, NegentropyLimits, RelayLimits, StoreLimits,
 };
+pub(crate) use names::edits;
 pub use owner::{BadOwnerKey, OwnerSecret, configured_owner_key};
 pub use print::print;
 pub use raw::{RawConfig, RawValue, Sources};

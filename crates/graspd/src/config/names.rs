@@ -47,7 +47,7 @@ pub(super) fn nearest(
 }
 
 /// Levenshtein distance, one row at a time.
-fn edits(a: &str, b: &str) -> usize {
+pub(crate) fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, from) in a.chars().enumerate() {

@@ -1,11 +1,12 @@
-//! `config print`: every setting's effective value and where it came from, one line each, in the
-//! form of an environment file. Secrets are only ever shown to be set.
+//! `config print`: every setting's effective value and where it came from, one line each, as an
+//! environment file that gives the same configuration again. What is worked out at the start is a comment,
+//! since writing it down would fix it; a secret is only ever shown to be set.
 
 use super::build::Config;
 use super::complaint::Layer;
 use super::raw::{RawConfig, RawValue};
 use super::setting::{Fallback, Setting, Topic};
-use super::table::{NGIT_DOMAIN, NGIT_RELAY_NAME, SETTINGS};
+use super::table::{NGIT_DOMAIN, NGIT_GIT_DATA_PATH, NGIT_RELAY_NAME, SETTINGS};
 use std::fmt::Write;
 
 /// `config` is what `raw` became, if it is sound; with it, worked-out defaults can be shown.
@@ -22,24 +23,29 @@ pub fn print(raw: &RawConfig, config: Option<&Config>) -> String {
 }
 
 fn line(setting: &Setting, value: &RawValue, config: Option<&Config>) -> String {
-    let given = value.layer != Layer::Default;
-    let text = match (setting.is_secret(), given) {
-        (true, true) => "(hidden)".to_owned(),
-        (true, false) => String::new(),
-        (false, _) => quoted(&effective(setting, &value.text, config)),
-    };
-    let assignment = format!("{}={text}", setting.name);
-    match (setting.default, given) {
-        (Fallback::Unset(words), false) => format!("{assignment:<56} # default: {words}"),
-        _ => format!("{assignment:<56} # {}", value.layer),
+    let (name, layer) = (setting.name, &value.layer);
+    let is_given = *layer != Layer::Default;
+    match (setting.default, is_given) {
+        _ if setting.is_secret() && is_given => {
+            format!("# {name} is set and never printed ({layer})")
+        }
+        (Fallback::Unset(words), false) => {
+            let worked_out = quoted(&worked_out(setting, config));
+            format!("{:<56} # default: {words}", format!("# {name}={worked_out}"))
+        }
+        // The memory backend keeps repositories in a temporary directory unless a path is given.
+        _ if *setting == NGIT_GIT_DATA_PATH && !is_given => {
+            format!("{:<56} # {layer}", format!("# {name}={}", quoted(&value.text)))
+        }
+        _ => format!("{:<56} # {layer}", format!("{name}={}", quoted(&value.text))),
     }
 }
 
-fn effective(setting: &Setting, text: &str, config: Option<&Config>) -> String {
+fn worked_out(setting: &Setting, config: Option<&Config>) -> String {
     match config {
         Some(config) if *setting == NGIT_DOMAIN => config.service.authority().to_string(),
         Some(config) if *setting == NGIT_RELAY_NAME => config.relay_name.clone(),
-        _ => text.to_owned(),
+        _ => String::new(),
     }
 }
 
@@ -71,12 +77,15 @@ mod tests {
         let flags = vec![(&NGIT_RELAY_NAME, name.to_owned())];
         let raw = RawConfig::gather(Sources { flags, ..Sources::default() });
         let config = Config::build(&raw).unwrap();
-        let lines = dotenv::parse(&print(&raw, Some(&config)));
-        assert_eq!(lines.len(), SETTINGS.len());
-        let value = |wanted: &Setting| {
-            lines.iter().find(|line| line.name == wanted.name).unwrap().value.clone().unwrap()
+        let shown = print(&raw, Some(&config));
+        let lines = dotenv::parse(&shown);
+        let has_default = |it: &Setting| matches!(it.default, Fallback::Is(_));
+        let set = |it: &&&Setting| {
+            (has_default(it) && ***it != NGIT_GIT_DATA_PATH) || ***it == NGIT_RELAY_NAME
         };
-        assert_eq!(value(&NGIT_RELAY_NAME), name);
-        assert_eq!(value(&NGIT_DOMAIN), "127.0.0.1:7334");
+        assert_eq!(lines.len(), SETTINGS.iter().filter(set).count());
+        let found = lines.iter().find(|line| line.name == NGIT_RELAY_NAME.name).unwrap();
+        assert_eq!(found.value.clone().unwrap(), name);
+        assert!(shown.contains("# NGIT_DOMAIN=127.0.0.1:7334 "), "{shown}");
     }
 }

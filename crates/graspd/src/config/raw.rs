@@ -185,7 +185,7 @@ impl RawConfig {
             }
             None => self
                 .complaints
-                .push(refuse("has a type that is not used here", format!("use {}", setting.form))),
+                .push(refuse("has a type that is not used here", setting.form.advice())),
         }
     }
 }

@@ -40,7 +40,7 @@ impl<'raw> Reader<'raw> {
                 self.values.insert(setting.name, value);
             }
             Err(problem) => {
-                let fix = format!("use {}", setting.form);
+                let fix = setting.form.advice();
                 self.complaints.push(Complaint::about(setting, &layer, problem, fix));
             }
         }

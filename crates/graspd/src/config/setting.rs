@@ -174,6 +174,18 @@ impl Unit {
 }
 
 impl Form {
+    /// How to put a value right, as the end of a complaint.
+    pub(super) fn advice(self) -> String {
+        let example = match self {
+            Self::Number { unit: Unit::Bytes, .. } => ", or a size such as `64MiB`",
+            Self::Number { unit: Unit::Millis, .. } => ", or a time such as `30s`",
+            Self::Number { unit: Unit::Secs, .. } => ", or a time such as `30m`",
+            Self::Number { unit: Unit::Hours, .. } => ", or a time such as `2d`",
+            _ => "",
+        };
+        format!("use {self}{example}")
+    }
+
     pub fn is_list(self) -> bool {
         use Form::{Authorities, Identifiers, Keys, Networks, RelayUrls, Repositories};
         matches!(self, Authorities | Networks | Keys | Repositories | Identifiers | RelayUrls)

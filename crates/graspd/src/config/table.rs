@@ -76,9 +76,12 @@ settings! {
     NGIT_BASE_PATH: Form::BasePath, Is("/"), Service, Built;
     /// Address and port to listen on.
     NGIT_BIND_ADDRESS: Form::Socket, Is("127.0.0.1:7334"), Service, Built;
-    /// Networks of proxies whose `X-Forwarded-For`, `Forwarded` and `X-Real-IP` headers (in that
-    /// order) are believed. While it is empty, peers on loopback have no per-address budget.
+    /// Networks of proxies whose forwarding header (`NGIT_TRUSTED_PROXY_HEADER`) is believed. While it
+    /// is empty, peers on loopback have no per-address budget.
     NGIT_TRUSTED_PROXY_CIDRS: Form::Networks, Is(""), Service, Built;
+    /// The one header in which the trusted proxy names the client. The proxy must set it itself, so that
+    /// no client can; other forwarding headers are ignored.
+    NGIT_TRUSTED_PROXY_HEADER: Form::Choice(&["X-Forwarded-For", "Forwarded", "X-Real-IP"]), Is("X-Forwarded-For"), Service, Built;
     /// Secret key of the relay owner (`nsec` or hex); a systemd credential `relay_owner_nsec` goes
     /// before it. Only from the environment or `.env`, and never printed.
     NGIT_RELAY_OWNER_NSEC: Form::Secret, Unset("the key file in the relay data directory, created on the first run"), Service, Built;
@@ -114,7 +117,7 @@ settings! {
     NGIT_DELETION_REQUEST_DISRESPECTOR: Form::Switch, Is("false"), Policy, Built;
     /// How far ahead of our clock an event may be dated.
     NGIT_RELAY_MAX_FUTURE_SECS: secs(0, 3_650 * DAY_SECS), Is("900"), Policy, Built;
-    /// Events that wait for something and are not served yet; at the limit newcomers are refused.
+    /// Events that wait for something and are not served yet, and beside them half as many announcements; at the limit newcomers are refused.
     NGIT_RELAY_MAX_HELD_EVENTS: count(1, u64::MAX), Is("50000"), Policy, Built;
     /// Their size in all.
     NGIT_RELAY_MAX_HELD_BYTES: bytes(MIB, u64::MAX), Is("67108864"), Policy, Built;
@@ -198,6 +201,9 @@ settings! {
     NGIT_GIT_MAX_UPLOADS_PER_IP: count(1, U32_MAX), Is("4"), Git, Built;
     /// Pushes of one address at a time.
     NGIT_GIT_MAX_PUSHES_PER_IP: count(1, U32_MAX), Is("4"), Git, Built;
+    /// Requests of clones, fetches and pushes that one address may send per minute. NIP-11 publishes it
+    /// as `git_limits.requests_per_minute`; further requests are answered with 429 and `Retry-After`.
+    NGIT_GIT_REQUESTS_PER_MINUTE_PER_IP: count(1, U32_MAX), Is("3000"), Git, Built;
     /// How long a clone, fetch or push waits for its turn before it is told to come back later.
     NGIT_GIT_QUEUE_SECS: secs(0, 3_600), Is("30"), Git, Built;
     /// Uploads to `refs/nostr` whose event has not come: their bytes from one address.
@@ -239,7 +245,7 @@ settings! {
     NGIT_HTTP_MAX_HEADER_BYTES: bytes(8_192, MIB), Is("16384"), Connections, Built;
     /// Number of a request's headers.
     NGIT_HTTP_MAX_HEADERS: count(8, 1_024), Is("64"), Connections, Built;
-    /// Time for a whole request head to arrive, counted from the opening of the connection or from the previous answer: slow and idle connections both end here.
+    /// Time for a whole request head to arrive, counted from the opening of the connection or from its first byte; also the longest pause between an answer and the next request, except after a list of refs for a push, where it is 5 minutes.
     NGIT_HTTP_HEADER_TIMEOUT_SECS: secs(1, 3_600), Is("10"), Connections, Built;
     /// Requests one connection may make.
     NGIT_HTTP_MAX_REQUESTS_PER_CONNECTION: count(1, u64::MAX), Is("1000"), Connections, Built;
@@ -339,11 +345,13 @@ settings! {
     NGIT_SYNC_DOMAIN_CONCURRENT: count(1, 10_000), Is("5"), Hunt, Built;
     /// Requests to one host in any minute.
     NGIT_SYNC_DOMAIN_RATE_LIMIT: count(1, 1_000_000), Is("30"), Hunt, Built;
-    /// The same for a host that says it is a GRASP server, until it objects.
+    /// The same for a host that says it is a GRASP server, until it objects. A number that it publishes
+    /// (`git_limits.requests_per_minute`) is used instead, up to 3,000.
     NGIT_SYNC_GRASP_RATE_LIMIT: count(1, 1_000_000), Is("300"), Hunt, Built;
     /// Own limits for some hosts, as `host:concurrent,per_minute;...`; a host may have a port.
     NGIT_SYNC_DOMAIN_OVERRIDES: Form::DomainLimits, Is(""), Hunt, Built;
-    /// Requests to one address in any minute, under however many names.
+    /// Requests to one address in any minute, under however many names; more if a server there
+    /// publishes more. Relay dials never use more than this.
     NGIT_SYNC_ADDRESS_RATE_LIMIT: count(1, 1_000_000), Is("300"), Hunt, Built;
     /// How long a host that asked for less gets no more than the common limits.
     NGIT_SYNC_DOMAIN_OBJECTED_SECS: secs(0, LONG_SECS), Is("3600"), Hunt, Built;
@@ -353,7 +361,8 @@ settings! {
     NGIT_SYNC_SLOW_DOWN_MAX_SECS: secs(1, 7 * DAY_SECS), Is("3600"), Hunt, Built;
     /// Fetches from all hosts at a time.
     NGIT_SYNC_FETCHES_MAX: count(1, 10_000), Is("20"), Hunt, Built;
-    /// What one fetch may bring. For pull requests the limit of pushes for them holds as well.
+    /// What one source may send for one repository in a day; a history that is larger goes on the next
+    /// day. For pull requests the limit of pushes for them holds as well.
     NGIT_SYNC_FETCH_BYTES_MAX: bytes(MIB, 1_024 * GIB), Is("2147483648"), Hunt, Built;
     /// What one host may send us in a day; a sixteenth more for looks how it stands.
     NGIT_SYNC_DOMAIN_BYTES_PER_DAY_MAX: bytes(MIB, 16_384 * GIB), Is("53687091200"), Hunt, Built;

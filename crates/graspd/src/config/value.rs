@@ -3,7 +3,8 @@
 //! spelling. Errors are the middle of a sentence and never repeat a secret.
 
 use super::owner::OwnerSecret;
-use super::setting::Form;
+use super::quantity::parse_quantity;
+use super::setting::{Form, Unit};
 use grasp_core::policy::RepoPattern;
 use grasp_core::service::Authority;
 use grasp_core::{Domain, Identifier, PubKey, RelayUrl};
@@ -42,7 +43,7 @@ pub(super) fn parse(form: Form, text: &str) -> Result<Value, Wrong> {
     let text = text.trim();
     match form {
         Form::Switch | Form::Bool => boolean(text).map(Value::Bool),
-        Form::Number { min, max, .. } => number(text, min, max).map(Value::Number),
+        Form::Number { unit, min, max } => number(unit, text, min, max).map(Value::Number),
         Form::Text => plain(text).map(|text| Value::Text(text.to_owned())),
         Form::LogFilter => log_filter(text).map(Value::Text),
         Form::Path => path(text).map(Value::Path),
@@ -95,14 +96,11 @@ fn boolean(text: &str) -> Result<bool, Wrong> {
     }
 }
 
-fn number(text: &str, min: u64, max: u64) -> Result<u64, Wrong> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    let number = text.parse::<u64>().ok().filter(|_| digits);
-    match number {
-        None => Err(format!("`{text}` is not a whole number")),
-        Some(number) if number < min => Err(format!("`{text}` is too small")),
-        Some(number) if number > max => Err(format!("`{text}` is too large")),
-        Some(number) => Ok(number),
+fn number(unit: Unit, text: &str, min: u64, max: u64) -> Result<u64, Wrong> {
+    match parse_quantity(unit, text)? {
+        number if number < min => Err(format!("`{text}` is too small")),
+        number if number > max => Err(format!("`{text}` is too large")),
+        number => Ok(number),
     }
 }
 
@@ -274,7 +272,7 @@ mod tests {
 
     #[test]
     fn numbers_are_digits_within_their_range() {
-        let form = Form::Number { unit: super::super::setting::Unit::Count, min: 1, max: 9 };
+        let form = Form::Number { unit: Unit::Count, min: 1, max: 9 };
         assert_eq!(parse(form, " 9 "), Ok(Value::Number(9)));
         for bad in ["0", "10", "+5", "-5", "5.0", "", "5k", "99999999999999999999"] {
             assert!(parse(form, bad).is_err(), "{bad}");

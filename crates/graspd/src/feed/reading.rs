@@ -144,10 +144,8 @@ pub(super) struct RootsOf(Cursor);
 
 impl RootsOf {
     pub(super) fn new(repo: &RepoId, serial_max: u64, now: Timestamp) -> Self {
-        let mut kinds = ROOTS.to_vec();
-        kinds.sort_unstable();
-        let mut filter = Filter { kinds: Some(kinds), ..Filter::default() };
-        filter.tags.insert(b'a', vec![repo.coordinate().to_string()]);
+        let mut filter = Filter { kinds: Some(ROOTS.into()), ..Filter::default() };
+        filter.tags.insert(b'a', [repo.coordinate().to_string()].into());
         Self(Cursor::new([filter].into(), Want::Bodies, serial_max, now))
     }
 

@@ -33,19 +33,29 @@ pub(super) type Got = Result<Result<Parcel, Heard>, Stop>;
 const PIPE_BYTES: usize = 256 << 10;
 /// A healthy fetch may take as long as it needs; its own silence ends it, not this.
 const DEADLINE: Duration = Duration::from_secs(7 * 24 * 3600);
-/// How often somebody looks whether the disk is nearly full.
-const BYTES_PER_LOOK: usize = 16 << 20;
 
 impl Fetcher {
     /// Takes the pack in, unless the server says before it begins that there is none.
     pub(super) async fn receive<D: Desk>(
         &self,
         talk: &mut Talk<'_, D>,
-        mut from: Arriving,
+        from: Arriving,
         part: &Part,
         wants: &BTreeSet<Oid>,
     ) -> Got {
         let quarantine = self.quarantine(part).await?;
+        self.receive_into(quarantine, talk, from, part, wants).await
+    }
+
+    /// The same, into this quarantine.
+    pub(super) async fn receive_into<D: Desk>(
+        &self,
+        quarantine: Quarantine,
+        talk: &mut Talk<'_, D>,
+        mut from: Arriving,
+        part: &Part,
+        wants: &BTreeSet<Oid>,
+    ) -> Got {
         let left_bytes = talk.left_bytes();
         let limits = PackLimits {
             bytes_max: part.limits.bytes_max.min(left_bytes),
@@ -94,20 +104,17 @@ impl Fetcher {
         from: &mut Arriving,
         mut to: DuplexStream,
     ) -> Result<(), Ended> {
-        let mut unlooked_bytes = 0;
         while let Some(piece) = talk.next(from).await.map_err(Ended::Stop)? {
-            unlooked_bytes += piece.len();
-            if unlooked_bytes >= BYTES_PER_LOOK {
-                unlooked_bytes = 0;
-                self.has_room().map_err(Ended::Stop)?;
-            }
             let mut rest: &[u8] = &piece;
+            let mut pack_bytes = 0;
             while let Step::Pack { bytes, rest: behind } =
                 from.answer().push(rest).map_err(Ended::Refused)?
             {
                 to.write_all(bytes).await.map_err(|_| Ended::Unread)?;
+                pack_bytes += bytes.len();
                 rest = behind;
             }
+            talk.note_pack(from, pack_bytes);
         }
         from.answer().finish().map_err(Ended::Refused)
     }

@@ -47,7 +47,7 @@ impl<D: Desk> fmt::Debug for Visit<'_, D> {
 
 impl<D: Desk> Drop for Visit<'_, D> {
     fn drop(&mut self) {
-        self.talk.desk.received(self.talk.untold_bytes());
+        self.talk.desk.received(self.talk.untold_bytes(), 0);
     }
 }
 

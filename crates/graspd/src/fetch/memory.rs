@@ -218,6 +218,9 @@ mod tests {
             limits: PackLimits::push(100),
             haves: vec![],
             whole: false,
+            may_step: false,
+            is_resuming: false,
+            tags: vec![],
         };
         let oid = |n: u8| Oid::from_bytes([n; 20]);
         let mut memory = Memory::new(3);

@@ -10,10 +10,10 @@ mod memory;
 mod probe;
 mod questions;
 mod refusal;
+mod steps;
 mod talk;
 mod words;
 
-use crate::host::free_bytes;
 use crate::outbound::{Caller, Rule};
 use course::Course;
 use grasp_core::{CloneUrl, Oid, RepoId};
@@ -25,6 +25,7 @@ use parking_lot::Mutex;
 pub use probe::{Depth, Probed};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use steps::{FetchBreak, StepSource};
 use talk::{Stop, Talk, named};
 use tokio::time::Instant;
 
@@ -54,12 +55,23 @@ pub struct Part {
     pub haves: Vec<Oid>,
     /// The repository is damaged: get everything, and build on nothing that is there.
     pub whole: bool,
+    /// What is too large for one fetch may be got in steps, each of which is promoted (S-51).
+    pub may_step: bool,
+    /// An earlier fetch in steps did not come to its end.
+    pub is_resuming: bool,
+    /// Of the wants, those that tags name, by version: the way in steps where commits do not show it.
+    pub tags: Vec<Oid>,
 }
 
 /// How many things that are here a server is told of.
 pub const HAVES_MAX: usize = 256;
 
 impl Part {
+    /// What is repaired must come whole.
+    fn may_step(&self) -> bool {
+        self.may_step && !self.whole
+    }
+
     /// A damaged repository has nothing that could be relied upon.
     fn haves_to_tell(&self) -> &[Oid] {
         match self.whole {
@@ -74,8 +86,9 @@ pub trait Desk: Send {
     /// May one more request be sent? The first one is permitted with the task. No ends the fetch.
     fn may_request(&mut self) -> impl Future<Output = bool> + Send;
 
-    /// So much has come in since the last time; a few times in a second.
-    fn received(&mut self, bytes: u64);
+    /// So much has come in since the last time, and so much of it belongs to packs; a few times in a
+    /// second.
+    fn received(&mut self, bytes: u64, pack_bytes: u64);
 
     /// A part's pack, whole and checked, with some of what it wants. One part may get several. False
     /// if it could not be taken.
@@ -86,29 +99,43 @@ pub trait Desk: Send {
         found: BTreeSet<Oid>,
     ) -> impl Future<Output = bool> + Send;
 
+    /// A step on the way to what a part wants, whole and checked: everything behind `tip` is in it or
+    /// was here. False if it could not be taken.
+    fn stepped(
+        &mut self,
+        _part: &Part,
+        _quarantine: Quarantine,
+        _tip: Oid,
+    ) -> impl Future<Output = bool> + Send {
+        std::future::ready(false)
+    }
+
     /// What came for this part was broken or broke off, or what is listed is not there.
     fn doubts(&mut self, _: &Part) {}
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchSettings {
-    /// Free disk space below which nothing is fetched.
-    pub free_bytes_min: u64,
     /// Where only whole branches are given away: how many may be fetched to look into them.
     pub tips_max: usize,
     /// What such a search may cost where it is not sure that it is needed; 0 for none.
     pub search_bytes_max: u64,
     /// About how many servers something is remembered.
     pub remembered_max: usize,
+    /// How large a step of a large history should be.
+    pub step_bytes: u64,
+    /// What is larger than this is fetched in steps, where that is possible.
+    pub whole_bytes_max: u64,
 }
 
 impl Default for FetchSettings {
     fn default() -> Self {
         Self {
-            free_bytes_min: 1 << 30,
             tips_max: 2_000,
             search_bytes_max: 32 << 20,
             remembered_max: 4_096,
+            step_bytes: 32 << 20,
+            whole_bytes_max: 256 << 20,
         }
     }
 }
@@ -121,13 +148,33 @@ pub struct Fetcher {
     git: Git,
     settings: FetchSettings,
     memory: Arc<Mutex<Memory>>,
-    free_bytes: fn(&Layout) -> Option<u64>,
+}
+
+/// A part on its way.
+#[derive(Debug)]
+struct SteppedPart {
+    /// Its haves grow with every step.
+    part: Part,
+    stepping: Stepping,
+}
+
+/// When a part is fetched in steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stepping {
+    /// After a fetch that is cut off.
+    IfCut,
+    /// Before the next fetch.
+    Next,
+    /// They lead nowhere here.
+    Never,
 }
 
 /// What became of the parts so far.
 #[derive(Debug, Default)]
 struct Tally {
     found: BTreeSet<Oid>,
+    /// Of that, what the part that is being fetched has.
+    part_found: BTreeSet<Oid>,
     absent: BTreeSet<Oid>,
     /// What may not be taken from this server.
     spurned: BTreeSet<Oid>,
@@ -138,12 +185,7 @@ struct Tally {
 impl Fetcher {
     pub fn new(caller: Caller, layout: Layout, git: Git, settings: FetchSettings) -> Self {
         let memory = Arc::new(Mutex::new(Memory::new(settings.remembered_max)));
-        Self { caller, layout, git, settings, memory, free_bytes }
-    }
-
-    /// Asks this how much is left on the disk.
-    pub fn measuring(self, free_bytes: fn(&Layout) -> Option<u64>) -> Self {
-        Self { free_bytes, ..self }
+        Self { caller, layout, git, settings, memory }
     }
 
     /// Runs to its end, which it always tells. May be dropped at any time.
@@ -152,7 +194,7 @@ impl Fetcher {
         let mut tally = Tally::default();
         let ended = self.parts(task, &mut talk, &mut tally).await;
         let bytes = talk.untold_bytes();
-        let Tally { found, mut absent, spurned, unfit } = tally;
+        let Tally { found, mut absent, spurned, unfit, .. } = tally;
         let outcome = match (ended, unfit) {
             (Ok(()), None) => Outcome::Answered,
             (Ok(()), Some(why)) => Outcome::Unacceptable(named(&task.url, &why)),
@@ -176,26 +218,57 @@ impl Fetcher {
         let old = self.memory.lock().is_old(&task.url.domain());
         let mut course = Course::new(old, task.turn, self.settings.tips_max);
         for part in &task.parts {
-            let wants = self.worth_asking(task, part, tally);
-            if wants.is_empty() {
-                continue;
-            }
-            self.has_room()?;
-            course.begin(&wants, self.may_search(task, part));
-            let ended = self.part(task, part, &mut course, talk, tally).await;
-            tally.absent.extend(course.absent());
-            ended?;
+            tally.part_found.clear();
+            let stepping = match part.is_resuming && part.may_step() {
+                true => Stepping::Next,
+                false => Stepping::IfCut,
+            };
+            let mut it = SteppedPart { part: part.clone(), stepping };
+            while self.try_part(task, &mut it, &mut course, talk, tally).await? {}
         }
         Ok(())
     }
 
-    fn has_room(&self) -> Result<(), Stop> {
-        let free = (self.free_bytes)(&self.layout);
-        if free.is_some_and(|free| free < self.settings.free_bytes_min) {
-            let why = "the disk of this server is nearly full, so nothing is fetched";
-            return Err(Stop::Failed(why.to_owned()));
+    /// One try at what is left of a part, with steps before it if they are due. True if it was cut off
+    /// and is worth another try.
+    async fn try_part<D: Desk>(
+        &self,
+        task: &Task,
+        it: &mut SteppedPart,
+        course: &mut Course,
+        talk: &mut Talk<'_, D>,
+        tally: &mut Tally,
+    ) -> Result<bool, Stop> {
+        let mut wants = self.worth_asking(task, &it.part, tally);
+        wants.retain(|oid| !tally.part_found.contains(oid));
+        if wants.is_empty() {
+            return Ok(false);
         }
-        Ok(())
+        self.has_room()?;
+        course.begin(&wants, self.may_search(task, &it.part));
+        if it.stepping == Stepping::Next {
+            let from = StepSource { domain: task.url.domain(), speaks: course.speaks };
+            let is_further = self.in_steps(&from, &mut it.part, &wants, talk).await?;
+            it.stepping = if is_further { Stepping::IfCut } else { Stepping::Never };
+        }
+        let may_step = it.stepping == Stepping::IfCut && it.part.may_step();
+        let kept = if may_step { talk.narrow(self.settings.whole_bytes_max) } else { 0 };
+        let before = talk.pack_bytes();
+        let ended = self.part(task, &it.part, course, talk, tally).await;
+        talk.widen(kept);
+        tally.absent.extend(course.absent());
+        let Err(stop) = ended else { return Ok(false) };
+        if !may_step {
+            return Err(stop);
+        }
+        let cut = FetchBreak::of(stop, talk.pack_bytes() - before, kept > 0)?;
+        tracing::debug!(url = %task.url, repo = %it.part.to, ?cut, "a fetch is cut off");
+        it.stepping = Stepping::Next;
+        Ok(true)
+    }
+
+    fn has_room(&self) -> Result<(), Stop> {
+        self.git.disk().shortage().map_or(Ok(()), |why| Err(Stop::Failed(why.to_string())))
     }
 
     /// What may be taken, as far as is known.

@@ -180,6 +180,7 @@ async fn deliver<D: Desk>(
     let Parcel { quarantine, found, .. } = parcel;
     if !found.is_empty() && talk.desk.brought(part, quarantine, found.clone()).await {
         tally.found.extend(&found);
+        tally.part_found.extend(&found);
     }
     Heard::Pack(found)
 }

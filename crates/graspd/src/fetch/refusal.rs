@@ -40,6 +40,7 @@ pub(super) fn judge(error: &ReceiveError, limits: &PackLimits, left_bytes: u64) 
             unfit("its pack is damaged")
         }
         ReceiveError::Late { .. } => failed("its pack took too long"),
+        ReceiveError::NoRoom(why) => failed(&why.to_string()),
         ReceiveError::DiskFull => failed("the disk of this server is full"),
         ReceiveError::Upload(_) | ReceiveError::Git(_) | ReceiveError::Io(_) => {
             tracing::warn!(%error, "a fetched pack could not be stored");

@@ -9,7 +9,7 @@ use grasp_core::{CloneUrl, Oid};
 use grasp_engine::hunt::Outcome;
 use grasp_git::fetch::{
     ADVERT_TYPE, AdvertReader, Answer, INFO_REFS, REQUEST_TYPE, RESULT_TYPE, RefsReader, Refusal,
-    UPLOAD_PACK, is_type, ls_refs_v2, request_v0, request_v2, wants_slowdown,
+    UPLOAD_PACK, commits_v2, is_type, ls_refs_v2, request_v0, request_v2, wants_slowdown,
 };
 use hyper::StatusCode;
 use std::collections::BTreeSet;
@@ -54,8 +54,7 @@ impl Stop {
 
 /// Words about a server, with its name.
 pub(super) fn named(url: &CloneUrl, why: &str) -> String {
-    let url = url.to_url();
-    format!("{}: {why}", url.as_ref().and_then(|url| url.host_str()).unwrap_or_default())
+    format!("{}: {why}", url.host_and_port())
 }
 
 pub(super) struct Talk<'a, D> {
@@ -69,6 +68,9 @@ pub(super) struct Talk<'a, D> {
     answered: bool,
     left_bytes: u64,
     untold_bytes: u64,
+    untold_pack_bytes: u64,
+    /// Of all packs.
+    pack_bytes: u64,
     told: Instant,
 }
 
@@ -102,12 +104,24 @@ impl<'a, D: Desk> Talk<'a, D> {
             answered: false,
             left_bytes: bytes_max,
             untold_bytes: 0,
+            untold_pack_bytes: 0,
+            pack_bytes: 0,
             told: Instant::now(),
         }
     }
 
     pub(super) fn left_bytes(&self) -> u64 {
         self.left_bytes
+    }
+
+    /// What came of packs so far.
+    pub(super) fn pack_bytes(&self) -> u64 {
+        self.pack_bytes
+    }
+
+    /// The next request goes on a connection of its own.
+    pub(super) fn hang_up(&mut self) {
+        self.connection = None;
     }
 
     /// For what follows, no more than this; what is left of that comes back to `widen`.
@@ -175,9 +189,32 @@ impl<'a, D: Desk> Talk<'a, D> {
         Ok(asked.map(|response| Arriving { response, answer }).map_err(Heard::Unclear))
     }
 
-    /// The next bytes of an arriving answer; `None` at its end.
+    /// The commits behind `wants` and nothing that is in them.
+    pub(super) async fn commits(
+        &mut self,
+        wants: &BTreeSet<Oid>,
+        haves: &[Oid],
+    ) -> Result<Result<Arriving, Heard>, Stop> {
+        let asked = self.ask(&post(true, commits_v2(wants, haves))).await?;
+        let arriving = |response| Arriving { response, answer: Answer::v2() };
+        Ok(asked.map(arriving).map_err(Heard::Unclear))
+    }
+
+    /// The next bytes of an arriving answer; `None` at its end. They are no progress before
+    /// `note_pack` says that they belong to a pack.
     pub(super) async fn next(&mut self, from: &mut Arriving) -> Result<Option<Bytes>, Stop> {
-        self.piece(&mut from.response).await
+        let Some(piece) = from.response.piece_without_progress().await? else { return Ok(None) };
+        self.count(piece).map(Some)
+    }
+
+    /// So many of the last bytes belong to the pack. What else a server sends meanwhile, such as words
+    /// about its progress, buys it no time.
+    pub(super) fn note_pack(&mut self, from: &mut Arriving, bytes: usize) {
+        from.response.progress(bytes);
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.untold_pack_bytes = self.untold_pack_bytes.saturating_add(bytes);
+        self.pack_bytes = self.pack_bytes.saturating_add(bytes);
+        self.tell();
     }
 
     /// One request, with leave. What cannot be of use is told in words.
@@ -229,15 +266,25 @@ impl<'a, D: Desk> Talk<'a, D> {
 
     pub(super) async fn piece(&mut self, response: &mut Response) -> Result<Option<Bytes>, Stop> {
         let Some(piece) = response.piece().await? else { return Ok(None) };
+        let piece = self.count(piece)?;
+        self.tell();
+        Ok(Some(piece))
+    }
+
+    fn count(&mut self, piece: Bytes) -> Result<Bytes, Stop> {
         let bytes = u64::try_from(piece.len()).unwrap_or(u64::MAX);
         self.untold_bytes = self.untold_bytes.saturating_add(bytes);
-        if self.told.elapsed() >= TELL_EVERY {
-            self.desk.received(std::mem::take(&mut self.untold_bytes));
-            self.told = Instant::now();
-        }
         let left = self.left_bytes.checked_sub(bytes);
         self.left_bytes = left.unwrap_or(0);
-        if left.is_some() { Ok(Some(piece)) } else { Err(Stop::TooLarge) }
+        if left.is_some() { Ok(piece) } else { Err(Stop::TooLarge) }
+    }
+
+    fn tell(&mut self) {
+        if self.told.elapsed() >= TELL_EVERY {
+            let pack_bytes = std::mem::take(&mut self.untold_pack_bytes);
+            self.desk.received(std::mem::take(&mut self.untold_bytes), pack_bytes);
+            self.told = Instant::now();
+        }
     }
 }
 

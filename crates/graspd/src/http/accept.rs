@@ -1,52 +1,61 @@
-//! The accept loop and the requests it brings. Timers are on: a client that dawdles over its
-//! headers is dropped. Running out of descriptors slows the loop down and never ends it.
+//! The accept loop and the requests it brings. A client that dawdles over its headers is dropped
+//! (`idle.rs`). Running out of descriptors slows the loop down and never ends it.
 
 use crate::config::HttpLimits;
-use crate::http::address::{self, is_trusted};
+use crate::http::address::is_trusted;
 use crate::http::git::{self, Guest};
+use crate::http::idle::{
+    AnsweringBody, ConnectionPlaces, HttpConnection, IdleConnections, PhaseSocket,
+};
 use crate::http::live::Visitor;
 use crate::http::relay::Conversation;
 use crate::http::respond::{self, Answer, busy, empty, finished};
 use crate::http::route::{Route, Step};
 use crate::http::unstuck::Unstuck;
 use crate::http::{api, pages};
-use crate::ingest::refused;
+use crate::ingest::{held_figures, refused};
 use crate::ledger;
 use crate::metrics::{self, Gathered};
-use crate::node::{Node, Ready, Seat, Visit};
+use crate::node::{Node, Ready, Visit};
 use crate::outbound::Instance;
+use crate::report;
 use axum::extract::FromRequestParts;
 use axum::extract::ws::WebSocketUpgrade;
 use grasp_core::RepoId;
-use grasp_git::advertise;
+use grasp_git::{Service, advertise};
 use grasp_relay::{IpKey, Refused};
 use hyper::body::{Body as _, Incoming};
+use hyper::header::HeaderValue;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, StatusCode, header};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::CancellationToken;
 
 /// After a failed accept, most likely for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// For a peer that takes nothing of what it asked for; a full buffer on a slow line needs a while.
-const STUCK_MAX: Duration = Duration::from_secs(60);
+/// Bytes the kernel takes before it has sent them: more would look as if the client had them.
+const UNSENT_BYTES_MAX: u32 = 256 << 10;
+/// The kernel's own limit, for WebSockets: a client may send thousands of events before it reads its OKs.
+const UNSENT_BYTES_DEFAULT: u32 = 0;
+/// That door is the operator's own.
+const OPERATOR_IDLE: Duration = Duration::from_secs(60 * 60);
 const NO_DUMB_HTTP: &str = "this server speaks git's smart protocol only: ask with \
     ?service=git-upload-pack or ?service=git-receive-pack";
 
 pub async fn serve(listener: TcpListener, node: Arc<Node>, http: HttpLimits) {
+    let listening = Listening { node, http, idle: Arc::default() };
     loop {
         let accepted = tokio::select! {
-            () = node.closing.cancelled() => break,
+            () = listening.node.closing.cancelled() => break,
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer)) => welcome(stream, peer, &node, &http),
+            Ok((stream, peer)) => listening.welcome(stream, peer),
             Err(error) => {
                 tracing::warn!(%error, "could not accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -55,60 +64,93 @@ pub async fn serve(listener: TcpListener, node: Arc<Node>, http: HttpLimits) {
     }
 }
 
-/// One more visitor: counted against its address until it leaves.
-fn welcome(stream: TcpStream, peer: SocketAddr, node: &Arc<Node>, http: &HttpLimits) {
-    // A trusted proxy speaks for many addresses; those are counted when their requests come.
-    let behind_proxy = is_trusted(peer.ip().to_canonical(), &node.trusted_proxies);
-    let Some(seat) = node.seat() else { return refuse(&stream, "the server is full") };
-    let visit = if behind_proxy { None } else { Some(node.visit(peer.ip().into())) };
-    let visit = match visit.transpose() {
-        Ok(visit) => visit,
-        Err(why) => return refuse(&stream, &why.to_string()),
-    };
-    let _ = stream.set_nodelay(true);
-    let hang_up = CancellationToken::new();
-    let caller = Caller {
-        node: Arc::clone(node),
-        peer: peer.ip(),
-        guests: Arc::new(Guests::Visitor(seat, visit)),
-        requests_left: Arc::new(AtomicU64::new(http.requests_per_connection_max)),
-        hang_up: hang_up.clone(),
-    };
-    let service = service_fn(move |request| {
-        let caller = caller.clone();
-        async move { Ok::<_, Infallible>(caller.answer(request).await) }
-    });
-    let connection = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(http.header_timeout)
-        .max_buf_size(http.header_bytes_max.max(8 << 10))
-        .max_headers(http.headers_max)
-        .serve_connection(TokioIo::new(Unstuck::new(stream, STUCK_MAX)), service)
-        .with_upgrades();
-    let closing = node.closing.clone();
-    node.tasks.spawn(async move {
-        let mut connection = std::pin::pin!(connection);
-        // Peers hang up in the middle of things all day long; neither end is an error of ours.
-        tokio::select! {
-            _ = connection.as_mut() => return,
-            () = hang_up.cancelled() => return,
-            () = closing.cancelled() => connection.as_mut().graceful_shutdown(),
-        }
-        tokio::select! {
-            _ = connection => {}
-            () = hang_up.cancelled() => {}
-        }
-    });
+struct Listening {
+    node: Arc<Node>,
+    http: HttpLimits,
+    idle: Arc<IdleConnections>,
 }
+
+impl Listening {
+    /// One more visitor: counted against its address until it leaves.
+    fn welcome(&self, stream: TcpStream, peer: SocketAddr) {
+        let Self { node, http, idle } = self;
+        // A trusted proxy speaks for many addresses; those are counted when their requests come.
+        let behind_proxy = is_trusted(peer.ip().to_canonical(), &node.trusted_proxies);
+        let address: Option<IpKey> = (!behind_proxy).then(|| peer.ip().into());
+        let places = match self.places(address) {
+            Ok(places) => places,
+            Err(why) => return refuse(&stream, &why),
+        };
+        let _ = stream.set_nodelay(true);
+        limit_unsent_bytes(&stream, UNSENT_BYTES_MAX);
+        let connection = HttpConnection::new(http.header_timeout, address, places);
+        let caller = Caller {
+            node: Arc::clone(node),
+            peer: peer.ip(),
+            behind_proxy,
+            connection: Arc::clone(&connection),
+            idle: Arc::clone(idle),
+            requests_left: Arc::new(AtomicU64::new(http.requests_per_connection_max)),
+        };
+        let service = service_fn(move |request| {
+            let caller = caller.clone();
+            async move { Ok::<_, Infallible>(caller.answer(request).await) }
+        });
+        let hang_up = connection.hang_up.clone();
+        let socket = PhaseSocket::new(stream, Arc::clone(&connection))
+            .when_upgraded(|stream| limit_unsent_bytes(stream, UNSENT_BYTES_DEFAULT));
+        let connection = hyper::server::conn::http1::Builder::new()
+            // The limits of `idle.rs` apply.
+            .header_read_timeout(None)
+            .max_buf_size(http.header_bytes_max.max(8 << 10))
+            .max_headers(http.headers_max)
+            .serve_connection(TokioIo::new(Unstuck::new(socket, connection)), service)
+            .with_upgrades();
+        let closing = node.closing.clone();
+        node.tasks.spawn(async move {
+            let mut connection = std::pin::pin!(connection);
+            // Peers hang up in the middle of things all day long; neither end is an error of ours.
+            tokio::select! {
+                _ = connection.as_mut() => return,
+                () = hang_up.cancelled() => return,
+                () = closing.cancelled() => connection.as_mut().graceful_shutdown(),
+            }
+            tokio::select! {
+                _ = connection => {}
+                () = hang_up.cancelled() => {}
+            }
+        });
+    }
+
+    /// Room for one more connection.
+    fn places(&self, address: Option<IpKey>) -> Result<ConnectionPlaces, String> {
+        let Self { node, idle, .. } = self;
+        let (visit, seat) = idle
+            .make_room(address, |ip| node.visit(ip), || node.seat())
+            .map_err(|why| why.to_string())?;
+        let seat = seat.ok_or("the server is full")?;
+        Ok(ConnectionPlaces { seat: Some(seat), visit })
+    }
+}
+
+fn limit_unsent_bytes(stream: &TcpStream, bytes_max: u32) {
+    let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(bytes_max);
+}
+
+/// A proxy and this server could each believe another of them.
+const TWO_HOSTS: &str = "this request has more than one Host header; send exactly one";
 
 /// A request that came by the operator's own door: the same answer as everybody gets.
 pub async fn for_operator(node: &Arc<Node>, request: Request<Incoming>) -> Answer {
     let caller = Caller {
         node: Arc::clone(node),
         peer: IpAddr::from([127, 0, 0, 1]),
-        guests: Arc::new(Guests::Operator),
+        behind_proxy: false,
+        // That door has few enough places of its own, and a server full of visitors is when it is
+        // needed.
+        connection: HttpConnection::new(OPERATOR_IDLE, None, ConnectionPlaces::default()),
+        idle: Arc::default(),
         requests_left: Arc::new(AtomicU64::new(u64::MAX)),
-        hang_up: CancellationToken::new(),
     };
     caller.answer(request).await
 }
@@ -123,40 +165,49 @@ fn refuse(stream: &TcpStream, why: &str) {
     let _ = stream.try_write(text.as_bytes());
 }
 
-/// The places a connection takes up. The operator's own door has few enough of its own, and a server
-/// full of visitors is when it is needed.
-enum Guests {
-    Visitor(#[expect(dead_code, reason = "held until the connection ends")] Seat, Option<Visit>),
-    Operator,
-}
-
 #[derive(Clone)]
 struct Caller {
     node: Arc<Node>,
     peer: IpAddr,
-    guests: Arc<Guests>,
+    behind_proxy: bool,
+    connection: Arc<HttpConnection>,
+    idle: Arc<IdleConnections>,
     requests_left: Arc<AtomicU64>,
-    /// For a peer that is not worth waiting for any longer.
-    hang_up: CancellationToken,
 }
 
 impl Caller {
     async fn answer(&self, request: Request<Incoming>) -> Answer {
+        self.connection.request_begins();
         let node = &self.node;
         let base_path = node.service.base_path();
         let route = Route::parse(request.method(), request.uri(), request.headers(), base_path);
+        let hosts = request.headers().get_all(header::HOST).iter().count();
         // Only git's posts are read. Any other request that brings a body gets its answer and the
         // door.
         let is_read = matches!(route, Route::Git(_, Step::Post(_)));
         let is_last = self.requests_left.fetch_sub(1, Ordering::Relaxed) <= 1
-            || (!is_read && !request.body().is_end_stream());
+            || (!is_read && !request.body().is_end_stream())
+            || hosts > 1;
         let is_head = request.method() == Method::HEAD;
-        let mut answer = finished(self.handle(route, request).await);
-        if is_last && answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let is_advertisement = matches!(route, Route::Git(_, Step::InfoRefs(Service::ReceivePack)));
+        let answer = match hosts {
+            0 | 1 => self.handle(route, request).await,
+            _ => respond::line(StatusCode::BAD_REQUEST, TWO_HOSTS),
+        };
+        let mut answer = finished(answer);
+        if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+            self.connection.upgrade();
+            return answer;
+        }
+        if is_last {
             let close = header::HeaderValue::from_static("close");
             answer.headers_mut().insert(header::CONNECTION, close);
         }
-        if is_head { without_body(answer) } else { answer }
+        let answer = if is_head { without_body(answer) } else { answer };
+        let is_long = is_advertisement && answer.status() == StatusCode::OK;
+        let long_idle = is_long.then(|| Arc::clone(&self.idle));
+        let connection = Arc::clone(&self.connection);
+        answer.map(|body| axum::body::Body::new(AnsweringBody { body, connection, long_idle }))
     }
 
     async fn handle(&self, route: Route, request: Request<Incoming>) -> Answer {
@@ -182,6 +233,7 @@ impl Caller {
             }
             Route::Metrics if node.metrics_enabled => self.metrics().await,
             Route::NoApi => api::nothing_here(),
+            Route::BadApi(why) => api::malformed(&why),
             Route::Asset(name) => pages::asset(&node.site, &name, request.headers()),
             Route::Health => respond::line(StatusCode::OK, "ok"),
             Route::Ready => match node.ready().await {
@@ -218,24 +270,21 @@ impl Caller {
 
     /// Whoever reads: counted with the others of its address, until it has its answer.
     fn visitor(&self, headers: &HeaderMap) -> Result<Visitor, Refused> {
-        let ip: IpKey = address::client(self.peer, headers, &self.node.trusted_proxies).into();
+        let ip = self.node.client_address(self.peer, headers);
         let is_exempt = self.node.budgets.lock().is_exempt(ip);
         Ok(Visitor { ip: (!is_exempt).then_some(ip), visit: self.visit(ip)? })
     }
 
     fn guest(&self, repo: RepoId, headers: &HeaderMap) -> Result<Guest, Refused> {
-        let ip: IpKey = address::client(self.peer, headers, &self.node.trusted_proxies).into();
+        let ip = self.node.client_address(self.peer, headers);
         let visit = self.visit(ip)?.map(Arc::new);
-        let (node, hang_up) = (Arc::clone(&self.node), self.hang_up.clone());
+        let (node, hang_up) = (Arc::clone(&self.node), self.connection.hang_up.clone());
         Ok(Guest { node, repo, ip, hang_up, visit })
     }
 
     /// The socket itself was counted when it came, unless it came through a proxy.
     fn visit(&self, ip: IpKey) -> Result<Option<Visit>, Refused> {
-        match &*self.guests {
-            Guests::Visitor(_, None) => self.node.visit(ip).map(Some),
-            Guests::Visitor(_, Some(_)) | Guests::Operator => Ok(None),
-        }
+        if self.behind_proxy { self.node.visit(ip).map(Some) } else { Ok(None) }
     }
 
     async fn metrics(&self) -> Answer {
@@ -243,6 +292,10 @@ impl Caller {
         let figures = node.figures().await;
         self.count_refused().await;
         self.sum_up_ledger().await;
+        if let Some(status) = report::status(node).await {
+            node.metrics.tell_problems(&status.problem_details);
+        }
+        self.count_held().await;
         let page = node.metrics.render(&Gathered {
             uptime_secs: node.uptime().as_secs(),
             repositories: figures.repositories,
@@ -254,10 +307,19 @@ impl Caller {
         respond::text(StatusCode::OK, metrics::CONTENT_TYPE, page)
     }
 
+    /// How full the table of held events is.
+    async fn count_held(&self) {
+        let (node, table) = (&self.node, self.node.limits.held_table);
+        let figures = node.readers.ask(move |store| held_figures(&*store.read()?, table));
+        if let Ok(Ok(figures)) = figures.await {
+            node.metrics.held.tell(&figures);
+        }
+    }
+
     /// How other servers stand, now.
     async fn sum_up_ledger(&self) {
         let node = &self.node;
-        let (now, age_max) = (node.clock.now(), node.reports.identity.verdict_age_max);
+        let (now, age_max) = (node.clock.wall(), node.reports.identity.verdict_age_max);
         let sum = node.readers.ask(move |store| ledger::summary(&*store.read()?, now, age_max));
         if let Ok(Ok(sum)) = sum.await {
             node.metrics.ledger.tell(&sum);
@@ -282,8 +344,12 @@ impl Caller {
         if node.instance.is_named_in(request.headers()) {
             return ourselves(&node.instance);
         }
+        // The library takes any key, and an empty one proves nothing to its client.
+        if request.headers().get(header::SEC_WEBSOCKET_KEY).is_some_and(HeaderValue::is_empty) {
+            return respond::line(StatusCode::BAD_REQUEST, "the Sec-WebSocket-Key is empty");
+        }
         let (mut parts, _) = request.into_parts();
-        let ip: IpKey = address::client(self.peer, &parts.headers, &node.trusted_proxies).into();
+        let ip = node.client_address(self.peer, &parts.headers);
         let visit = match self.visit(ip) {
             Ok(visit) => visit,
             Err(why) => return busy(&why.to_string()),
@@ -299,14 +365,14 @@ impl Caller {
             }
         };
         let message_max = node.limits.relay.message_bytes_max;
-        let (node, guests) = (Arc::clone(node), Arc::clone(&self.guests));
+        let (node, connection) = (Arc::clone(node), Arc::clone(&self.connection));
         upgrade
             .read_buffer_size(8 << 10)
             .write_buffer_size(8 << 10)
             .max_message_size(message_max)
             .max_frame_size(message_max)
             .on_upgrade(move |socket| async move {
-                let _kept_until_the_end = (guests, visit, chair);
+                let _kept_until_the_end = (connection, visit, chair);
                 let challenge = node.challenge();
                 node.metrics.connections_total.inc();
                 let tasks = node.tasks.clone();

@@ -1,20 +1,33 @@
 //! Who is at the other end. A forwarded address is believed only as far as trusted proxies vouch
 //! for it: the rightmost one that is not itself a trusted proxy.
 
+use crate::config::ForwardingHeader;
 use hyper::HeaderMap;
 use ipnet::IpNet;
 use std::net::IpAddr;
 
-pub fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+/// The name of a forwarding header, and what stands before an address in it.
+const fn form(header: ForwardingHeader) -> (&'static str, &'static str) {
+    match header {
+        ForwardingHeader::ForwardedFor => ("x-forwarded-for", ""),
+        ForwardingHeader::Forwarded => ("forwarded", "for="),
+        ForwardingHeader::RealIp => ("x-real-ip", ""),
+    }
+}
+
+pub fn client(
+    peer: IpAddr,
+    headers: &HeaderMap,
+    header: ForwardingHeader,
+    trusted: &[IpNet],
+) -> IpAddr {
     let peer = peer.to_canonical();
     if !is_trusted(peer, trusted) {
         return peer;
     }
-    let chain = [("x-forwarded-for", ""), ("forwarded", "for="), ("x-real-ip", "")];
-    let found = chain.into_iter().map(|(name, mark)| addresses(headers, name, mark));
-    let Some(chain) = found.into_iter().find(|chain| !chain.is_empty()) else { return peer };
+    let (name, mark) = form(header);
     let mut nearest = peer;
-    for address in chain.into_iter().rev() {
+    for address in addresses(headers, name, mark).into_iter().rev() {
         let Some(address) = address else { return nearest };
         nearest = address;
         if !is_trusted(address, trusted) {
@@ -59,13 +72,22 @@ mod tests {
     use super::*;
 
     fn client_of(peer: &str, headers: &[(&str, &str)], trusted: &[&str]) -> String {
+        named_in(ForwardingHeader::ForwardedFor, peer, headers, trusted)
+    }
+
+    fn named_in(
+        header: ForwardingHeader,
+        peer: &str,
+        headers: &[(&str, &str)],
+        trusted: &[&str],
+    ) -> String {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             let name: hyper::header::HeaderName = name.parse().unwrap();
             map.append(name, value.parse().unwrap());
         }
         let trusted: Vec<IpNet> = trusted.iter().map(|net| net.parse().unwrap()).collect();
-        client(peer.parse().unwrap(), &map, &trusted).to_string()
+        client(peer.parse().unwrap(), &map, header, &trusted).to_string()
     }
 
     #[test]
@@ -91,11 +113,38 @@ mod tests {
     #[test]
     fn every_spelling_is_read() {
         let trusted = ["127.0.0.1/32"];
-        let of = |name, value| client_of("127.0.0.1", &[(name, value)], &trusted);
+        let of = |name: &str, value| {
+            let header = match name {
+                "forwarded" => ForwardingHeader::Forwarded,
+                "x-real-ip" => ForwardingHeader::RealIp,
+                _ => ForwardingHeader::ForwardedFor,
+            };
+            named_in(header, "127.0.0.1", &[(name, value)], &trusted)
+        };
         assert_eq!(of("forwarded", "for=1.2.3.4;proto=https"), "1.2.3.4");
         assert_eq!(of("forwarded", "proto=https;For=\"[2001:db8::1]:99\""), "2001:db8::1");
         assert_eq!(of("x-real-ip", "2001:db8::2"), "2001:db8::2");
         assert_eq!(of("x-forwarded-for", "1.2.3.4:567"), "1.2.3.4");
         assert_eq!(of("x-forwarded-for", "::ffff:1.2.3.4"), "1.2.3.4");
+    }
+
+    #[test]
+    fn only_the_header_that_the_proxy_sets_is_believed() {
+        let trusted = ["127.0.0.1/32"];
+        let all = [
+            ("x-forwarded-for", "1.1.1.1"),
+            ("forwarded", "for=2.2.2.2"),
+            ("x-real-ip", "3.3.3.3"),
+        ];
+        for (header, address) in [
+            (ForwardingHeader::ForwardedFor, "1.1.1.1"),
+            (ForwardingHeader::Forwarded, "2.2.2.2"),
+            (ForwardingHeader::RealIp, "3.3.3.3"),
+        ] {
+            assert_eq!(named_in(header, "127.0.0.1", &all, &trusted), address);
+        }
+        let forged = [("forwarded", "for=6.6.6.6"), ("x-forwarded-for", "6.6.6.6")];
+        let believed = named_in(ForwardingHeader::RealIp, "127.0.0.1", &forged, &trusted);
+        assert_eq!(believed, "127.0.0.1", "the proxy named no client");
     }
 }

@@ -15,6 +15,8 @@ use std::sync::Arc;
 /// What can be asked below `/api/v1/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Api {
+    /// What there is to ask.
+    Index,
     Status,
     Relays(Page),
     Repos(Page),
@@ -35,6 +37,7 @@ pub(super) async fn answer(
     visitor: Visitor,
 ) -> Answer {
     match asked {
+        Api::Index => index(node.service.base_path()),
         Api::Status => told(report::status(node).await, headers),
         Api::Relays(page) => told(report::relays(node, page).await, headers),
         Api::Repos(page) => told(report::repos(node, page).await, headers),
@@ -58,8 +61,38 @@ fn found<T: Dated>(report: Option<Option<T>>, headers: &HeaderMap) -> Answer {
 }
 
 pub(super) fn nothing_here() -> Answer {
-    let body = "{\"error\":\"nothing of that name is here\"}";
-    respond::text(StatusCode::NOT_FOUND, "application/json", body)
+    mistake(StatusCode::NOT_FOUND, "nothing of that name is here; /api/v1 lists what there is")
+}
+
+pub(super) fn malformed(why: &str) -> Answer {
+    mistake(StatusCode::BAD_REQUEST, why)
+}
+
+fn mistake(status: StatusCode, why: &str) -> Answer {
+    let body = serde_json::json!({ "error": why }).to_string();
+    respond::text(status, "application/json", body)
+}
+
+/// Path below `/api/v1`, what it tells, and its parameters.
+const RESOURCES: [(&str, &str, &[&str]); 8] = [
+    ("/status", "the server, its totals, its problems and its latest activity", &[]),
+    ("/relays", "the relays that are followed", &["limit", "after"]),
+    ("/repos", "the repositories that are hosted", &["limit", "after"]),
+    ("/repos/<npub>/<identifier>", "one repository with its refs and mirrors", &[]),
+    ("/purgatory", "events that wait for git data", &["limit", "after"]),
+    ("/events/<id>", "one event: where it came from and how it stands", &[]),
+    ("/hunts", "the search for git data", &[]),
+    ("/live", "server-sent events: what happens, as it happens", &[]),
+];
+
+fn index(base_path: &str) -> Answer {
+    let resource = |(path, about, parameters): &(&str, &str, &[&str])| {
+        let path = format!("{base_path}/api/v1{path}");
+        serde_json::json!({ "path": path, "about": about, "parameters": parameters })
+    };
+    let resources: Vec<_> = RESOURCES.iter().map(resource).collect();
+    let body = serde_json::json!({ "resources": resources }).to_string();
+    respond::text(StatusCode::OK, "application/json", body)
 }
 
 fn told<T: Dated>(report: Option<T>, headers: &HeaderMap) -> Answer {

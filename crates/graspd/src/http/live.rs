@@ -144,7 +144,14 @@ mod tests {
     #[test]
     fn no_text_of_a_stranger_can_end_a_frame() {
         let text = "a\n\nevent: changed\ndata: []\r\rid: 7".to_owned();
-        let activity = Activity { at: Time(1), kind: "event".into(), text, repository: None };
+        let activity = Activity {
+            at: Time(1),
+            kind: "event".into(),
+            text,
+            repository: None,
+            name: None,
+            count: 1,
+        };
         let frame = framed(&Signal::Happened(Arc::new(activity)));
         let frame = std::str::from_utf8(&frame).unwrap();
         assert_eq!(frame.matches('\n').count(), 3, "{frame}");

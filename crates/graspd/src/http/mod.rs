@@ -3,7 +3,9 @@
 pub mod accept;
 pub mod address;
 pub mod api;
+mod api_request;
 pub mod git;
+pub mod idle;
 pub mod live;
 pub mod pages;
 pub mod relay;

@@ -2,8 +2,9 @@
 //! the session asks for. One task, no locks held across a wait; at most one question to the store
 //! at a time, written out before the next is asked, so a slow reader slows only itself.
 
-use crate::errand::{Errand, Purpose, Reconciling, Step, Then};
+use crate::errand::{Errand, NegAsked, Purpose, Step, Then};
 use crate::ingest::{Asker, Offer};
+use crate::neg_pool::ParkedNeg;
 use crate::node::Node;
 use crate::outbox::{Drained, Item, Outbox};
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, close_code};
@@ -30,6 +31,9 @@ const ERRANDS_BYTES_MAX: usize = 4 << 20;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a connection that ends waits for answers that are still due.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
+const NEG_NO_ROOM: &str = "closed: others needed the room, and this one was idle for longest; start \
+    again with NEG-OPEN";
+const NEG_IDLE: &str = "closed: nothing was said for a minute; start again with NEG-OPEN";
 /// How long it then waits for the client to close its side.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 const RECONCILING_IDLE_MAX: Duration = Duration::from_secs(60);
@@ -83,7 +87,7 @@ pub struct Conversation {
     /// The query or reconciliation that currently goes by a name; anything older is stale.
     tickets: BTreeMap<(Purpose, SubId), u64>,
     next_ticket: u64,
-    reconciling: BTreeMap<SubId, (Box<Reconciling>, Instant)>,
+    reconciling: BTreeMap<SubId, (ParkedNeg, Instant)>,
     heard: Instant,
 }
 
@@ -186,7 +190,7 @@ impl Conversation {
                 Action::Subscribe { sub, filters } => {
                     let serial_max =
                         self.node.hub.subscribe(self.conn, sub.clone(), Arc::clone(&filters));
-                    let now = self.node.clock.now().timestamp();
+                    let now = self.node.clock.wall().timestamp();
                     self.enqueue(Errand::query(sub, filters, serial_max, now));
                 }
                 Action::Unsubscribe { sub } => {
@@ -195,16 +199,18 @@ impl Conversation {
                     self.tickets.remove(&(Purpose::Query, sub));
                 }
                 Action::Count { sub, filters } => {
-                    let now = self.node.clock.now().timestamp();
+                    let now = self.node.clock.wall().timestamp();
                     let serial_max = self.node.hub.told_serial();
                     self.enqueue(Errand::count(sub, filters, serial_max, now));
                 }
                 Action::NegOpen { sub, filter, message } => {
                     self.reconciling.remove(&sub);
-                    let now = self.node.clock.now().timestamp();
+                    let now = self.node.clock.wall().timestamp();
                     let serial_max = self.node.hub.told_serial();
                     let desk = &self.node.desk;
-                    self.enqueue(Errand::neg_open(sub, *filter, message, serial_max, now, desk));
+                    let address = Some(self.ip).filter(|ip| self.node.budgets.lock().counts(*ip));
+                    let asked = NegAsked { sub, filter: *filter, message, address };
+                    self.enqueue(Errand::neg_open(asked, serial_max, now, desk));
                 }
                 Action::NegMsg { sub, message } => self.go_on_reconciling(sub, message).await?,
                 Action::NegClose { sub } => {
@@ -222,7 +228,7 @@ impl Conversation {
 
     /// Hands the event in, or refuses it by a glance. True if something was written.
     async fn ingest(&mut self, event: Box<Event>) -> Result<bool, Over> {
-        let now = self.node.clock.now();
+        let now = self.node.clock.wall();
         if let Err(reason) = precheck(&event, &self.node.rules, now.timestamp(), Origin::Direct) {
             self.node.metrics.event_judged(event.kind, reason.is_ok(), reason.code());
             self.feed(reply::ok(&event.id, reason.is_ok(), &reason.to_string())).await?;
@@ -257,18 +263,23 @@ impl Conversation {
     }
 
     async fn go_on_reconciling(&mut self, sub: SubId, message: Vec<u8>) -> Flow {
-        match self.reconciling.remove(&sub) {
-            Some((reconciling, _)) => self.enqueue(Errand::neg_msg(sub, reconciling, message)),
-            // A client that does not wait for our answer cannot be answered in order.
-            None => {
-                let why = "error: wait for NEG-MSG before you send the next one; start again";
-                self.session.neg_ended(&sub);
-                self.tickets.remove(&(Purpose::Reconcile, sub.clone()));
-                self.feed(reply::neg_err(&sub, why)).await?;
-                self.flush().await?;
+        let why = match self.reconciling.remove(&sub).map(|(parked, _)| parked.resume()) {
+            Some(Some(reconciling)) => {
+                self.enqueue(Errand::neg_msg(sub, reconciling, message));
+                return Ok(());
             }
-        }
-        Ok(())
+            Some(None) => NEG_NO_ROOM,
+            // A client that does not wait for our answer cannot be answered in order.
+            None => "error: wait for NEG-MSG before you send the next one; start again",
+        };
+        self.end_reconciliation(&sub, why).await?;
+        self.flush().await
+    }
+
+    async fn end_reconciliation(&mut self, sub: &SubId, why: &str) -> Flow {
+        self.session.neg_ended(sub);
+        self.tickets.remove(&(Purpose::Reconcile, sub.clone()));
+        self.feed(reply::neg_err(sub, why)).await
     }
 
     /// Sends the next errand to a reader, unless one is out already.
@@ -302,7 +313,8 @@ impl Conversation {
                 self.tickets.remove(&(purpose, sub));
             }
             Then::Reconciling(reconciling) => {
-                self.reconciling.insert(sub, (reconciling, Instant::now()));
+                let parked = self.node.desk.neg_items.park(reconciling);
+                self.reconciling.insert(sub, (parked, Instant::now()));
             }
             Then::NegEnded => {
                 self.session.neg_ended(&sub);
@@ -399,15 +411,15 @@ impl Conversation {
 
     /// Their memory is shared by all clients, so nobody may keep it without using it.
     async fn drop_idle_reconciliations(&mut self) -> Flow {
-        let idle = |since: &Instant| since.elapsed() > RECONCILING_IDLE_MAX;
-        let names = self.reconciling.iter().filter(|(_, (_, since))| idle(since));
-        let names: Vec<SubId> = names.map(|(sub, _)| sub.clone()).collect();
-        for sub in names {
+        let why = |parked: &ParkedNeg, since: &Instant| match () {
+            () if parked.has_ended() => Some(NEG_NO_ROOM),
+            () => (since.elapsed() > RECONCILING_IDLE_MAX).then_some(NEG_IDLE),
+        };
+        let all = self.reconciling.iter();
+        let ended = all.filter_map(|(sub, (parked, at))| Some((sub.clone(), why(parked, at)?)));
+        for (sub, why) in ended.collect::<Vec<(SubId, &str)>>() {
             self.reconciling.remove(&sub);
-            self.tickets.remove(&(Purpose::Reconcile, sub.clone()));
-            self.session.neg_ended(&sub);
-            let why = "closed: nothing was said for a minute; start again with NEG-OPEN";
-            self.feed(reply::neg_err(&sub, why)).await?;
+            self.end_reconciliation(&sub, why).await?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Answers, all of which carry the CORS headers GRASP asks for, errors included.
 
 use axum::body::Body;
+use grasp_relay::Refused;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 
@@ -21,7 +22,8 @@ const EVERYWHERE: [(HeaderName, &str); 8] = [
     (
         header::CONTENT_SECURITY_POLICY,
         "default-src 'none'; img-src 'self'; style-src 'self' 'unsafe-inline'; \
-         script-src 'self'; connect-src 'self'",
+         script-src 'self'; connect-src 'self'; \
+         frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     ),
 ];
 
@@ -74,5 +76,13 @@ const NEVER_KEPT: [(HeaderName, &str); 3] = [
 pub fn busy(why: &str) -> Answer {
     let mut answer = line(StatusCode::SERVICE_UNAVAILABLE, why);
     answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("10"));
+    answer
+}
+
+/// The client asks more often than it may.
+pub fn too_many(why: &Refused) -> Answer {
+    let Some(secs) = why.retry_after_secs() else { return busy(&why.to_string()) };
+    let mut answer = line(StatusCode::TOO_MANY_REQUESTS, &why.to_string());
+    answer.headers_mut().insert(header::RETRY_AFTER, secs.into());
     answer
 }

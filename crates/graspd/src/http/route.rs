@@ -2,6 +2,7 @@
 //! a parsed repository id leaves here, never a piece of the path, so nothing in it can reach a file.
 
 use super::api::Api;
+use super::api_request::{BadApiRequest, parse_api};
 use crate::report::Page;
 use grasp_core::service::percent_decoded;
 use grasp_core::{PubKey, RepoId};
@@ -23,6 +24,8 @@ pub enum Route {
     Api(Api),
     /// Below `/api/`, and nothing that can be asked.
     NoApi,
+    /// Below `/api/`, and written in a way that cannot be understood; the sentence says why.
+    BadApi(String),
     /// The list of relays, for people.
     Relays(Page),
     Repos(Page),
@@ -72,7 +75,11 @@ impl Route {
             "/readyz" => Route::Ready,
             _ => {
                 if let Some(rest) = place.strip_prefix("/api/") {
-                    api(rest, uri.query()).map_or(Route::NoApi, Route::Api)
+                    match parse_api(rest, uri.query()) {
+                        Ok(asked) => Route::Api(asked),
+                        Err(BadApiRequest::Unknown) => Route::NoApi,
+                        Err(BadApiRequest::Malformed(why)) => Route::BadApi(why),
+                    }
                 } else if let Some(name) = place.strip_prefix("/assets/") {
                     Route::Asset(name.to_owned())
                 } else {
@@ -117,32 +124,7 @@ fn repository(place: &str) -> Option<(RepoId, &str)> {
     Some((RepoId { owner, identifier }, rest))
 }
 
-/// What is asked for below `/api/`.
-fn api(place: &str, query: Option<&str>) -> Option<Api> {
-    Some(match place.strip_prefix("v1/")? {
-        "status" => Api::Status,
-        "relays" => Api::Relays(page(query)),
-        "repos" => Api::Repos(page(query)),
-        "purgatory" => Api::Purgatory(page(query)),
-        "hunts" => Api::Hunts,
-        "live" => Api::Live,
-        rest => match rest.split_once('/')? {
-            ("events", id) => Api::Event(id.parse().ok()?),
-            ("repos", repo) => Api::Repo(api_repository(repo)?),
-            _ => return None,
-        },
-    })
-}
-
-/// `<npub>/<identifier>`
-fn api_repository(place: &str) -> Option<RepoId> {
-    let (npub, name) = place.split_once('/')?;
-    let owner = PubKey::from_npub(npub).ok()?;
-    let identifier = percent_decoded(name)?.parse().ok()?;
-    Some(RepoId { owner, identifier })
-}
-
-/// What cannot be read is as good as not said: a list then begins at its beginning.
+/// For pages: what cannot be read is as good as not said, and a list then begins at its beginning.
 fn page(query: Option<&str>) -> Page {
     let after = value(query, "after").and_then(percent_decoded);
     let limit = value(query, "limit").and_then(|text| text.parse().ok());
@@ -151,7 +133,7 @@ fn page(query: Option<&str>) -> Page {
 
 /// What `service=` asks for, wherever it stands in the query.
 fn service(query: Option<&str>) -> Option<Service> {
-    Service::from_name(value(query, "service")?)
+    Service::from_name(&percent_decoded(value(query, "service")?)?)
 }
 
 fn value<'a>(query: Option<&'a str>, key: &str) -> Option<&'a str> {

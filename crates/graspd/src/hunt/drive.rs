@@ -2,12 +2,14 @@
 //! anything but the next thing to happen.
 
 use super::look::look;
+use super::news::{log_line, started};
 use super::{Ground, job};
 use crate::ledger::checks::CheckWatch;
-use grasp_core::{Domain, Time};
+use crate::metrics::FullTable;
+use grasp_core::{Domain, Time, WallOffset};
 use grasp_engine::hunt::{
-    DomainView, FamilyId, Hunt, HuntAction, HuntInput, HuntNews, HuntSettings, HuntTotals,
-    HuntView, Job,
+    DomainView, FamilyId, FullSlots, Hunt, HuntAction, HuntInput, HuntNews, HuntSettings,
+    HuntTotals, HuntView, Job,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,17 +30,22 @@ pub struct HuntWatch {
     pub checks: OnceLock<CheckWatch>,
 }
 
+/// Tells whether a check may start now; `None` if it may, or when to ask again.
+type Leave = oneshot::Sender<Option<Time>>;
+
 /// Who waits for leave to look how a domain stands.
 #[derive(Debug, Default)]
 struct Tickets {
     next: AtomicU64,
-    waiting: parking_lot::Mutex<BTreeMap<u64, oneshot::Sender<Option<Time>>>>,
+    waiting: parking_lot::Mutex<BTreeMap<u64, (Domain, Leave)>>,
 }
 
 /// What somebody outside wants to see; of everything, if nothing is named.
 #[derive(Debug)]
 struct Question {
     families: Option<Vec<FamilyId>>,
+    /// So many families that are looked for in vain are shown, too.
+    stuck_max: usize,
     answer: oneshot::Sender<Snapshot>,
 }
 
@@ -48,28 +55,60 @@ pub struct Snapshot {
     pub totals: HuntTotals,
     pub families: Vec<HuntView>,
     pub domains: Vec<DomainView>,
+    /// Families whose git data was looked for in vain several times, and how many there are.
+    pub stuck: Vec<HuntView>,
+    pub stuck_total: usize,
+    /// Fetches that wait because all slots they may use are in use.
+    pub full_slots: Vec<FullSlots>,
+}
+
+impl Snapshot {
+    /// For people.
+    fn in_wall_time(mut self, offset: WallOffset) -> Self {
+        let hunts = self.families.iter_mut().chain(&mut self.stuck);
+        for next in hunts.filter_map(|it| it.next.as_mut()) {
+            *next = offset.to_wall(*next);
+        }
+        for full in &mut self.full_slots {
+            full.since = offset.to_wall(full.since);
+        }
+        for until in self.domains.iter_mut().filter_map(|it| it.paused_until.as_mut()) {
+            *until = offset.to_wall(*until);
+        }
+        self
+    }
 }
 
 impl HuntWatch {
     /// `None` while the server stops.
     pub async fn look(&self) -> Option<Snapshot> {
-        self.ask(None).await
+        self.ask(None, 0).await
     }
 
     /// Only these families, and the domains that are named for them.
     pub async fn look_at(&self, families: Vec<FamilyId>) -> Option<Snapshot> {
-        self.ask(Some(families)).await
+        self.ask(Some(families), 0).await
     }
 
-    async fn ask(&self, families: Option<Vec<FamilyId>>) -> Option<Snapshot> {
+    /// The totals, and up to `stuck_max` families that are looked for in vain.
+    pub async fn look_at_stuck(&self, stuck_max: usize) -> Option<Snapshot> {
+        self.ask(Some(Vec::new()), stuck_max).await
+    }
+
+    async fn ask(&self, families: Option<Vec<FamilyId>>, stuck_max: usize) -> Option<Snapshot> {
         let (answer, answered) = oneshot::channel();
-        self.questions.send(Question { families, answer }).await.ok()?;
+        self.questions.send(Question { families, stuck_max, answer }).await.ok()?;
         answered.await.ok()
     }
 
     /// A relay said that it is a GRASP server, so its git side may be asked more often.
     pub fn is_grasp(&self, domain: Domain) {
         let _ = self.words.send(HuntInput::Grasp(domain));
+    }
+
+    /// What a GRASP server publishes about requests to its git side.
+    pub fn publishes(&self, domain: Domain, requests_per_minute: Option<u32>) {
+        let _ = self.words.send(HuntInput::GitLimits { domain, requests_per_minute });
     }
 
     /// Somebody asks for this family by hand.
@@ -82,8 +121,8 @@ impl HuntWatch {
     pub async fn may_check(&self, domain: &Domain, again: bool) -> Result<(), Time> {
         let ticket = self.tickets.next.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
-        self.tickets.waiting.lock().insert(ticket, answer);
         let domain = domain.clone();
+        self.tickets.waiting.lock().insert(ticket, (domain.clone(), answer));
         let _ = self.words.send(HuntInput::WantsCheck { ticket, domain, again });
         match answered.await {
             Ok(None) => Ok(()),
@@ -113,8 +152,9 @@ const QUESTIONS_LEN: usize = 16;
 /// Inputs handled before actions are carried out, when many come at once.
 const HELPING: usize = 256;
 const COUNT_EVERY: Duration = Duration::from_secs(1);
-/// However far the next deadline is: the clock may have been set.
 const SLEEP_MAX: Duration = Duration::from_secs(5);
+/// After so many attempts in vain it is worth a look: about 8 minutes.
+const STUCK_ATTEMPTS: u32 = 6;
 const FAMILIES_SHOWN_MAX: usize = 1_000;
 const DOMAINS_SHOWN_MAX: usize = 1_000;
 
@@ -143,6 +183,7 @@ pub(super) fn start(
         families_max,
         tickets: Arc::clone(&tickets),
     };
+    driver.ground.node.log.write(&started(), driver.now());
     tasks.spawn(driver.run());
     HuntWatch { shown: Arc::default(), questions, words, tickets, checks: OnceLock::new() }
 }
@@ -181,9 +222,15 @@ impl Driver {
                 count = self.feed.recv_many(&mut told, HELPING) => {
                     if count == 0 { break }
                 }
-                Some(Question { families, answer }) = self.asked.recv() => {
-                    // Whoever asked may have left.
-                    let _ = answer.send(self.snapshot(families));
+                Some(Question { families, stuck_max, answer }) = self.asked.recv() => {
+                    let mut snapshot = self.snapshot(families);
+                    if stuck_max > 0 {
+                        (snapshot.stuck, snapshot.stuck_total) =
+                            self.hunt.stuck_views(STUCK_ATTEMPTS, stuck_max, self.now());
+                        snapshot.full_slots = self.hunt.full_slots();
+                    }
+                    // The caller may have left.
+                    let _ = answer.send(snapshot.in_wall_time(self.ground.node.clock.offset()));
                 }
                 () = tokio::time::sleep(wake) => {}
             }
@@ -244,7 +291,11 @@ impl Driver {
                 }
             }
             HuntAction::Checks { ticket, not_before } => {
-                if let Some(waits) = self.tickets.waiting.lock().remove(&ticket) {
+                if let Some((domain, waits)) = self.tickets.waiting.lock().remove(&ticket) {
+                    // A check shares the budget of its domain, so it is counted there.
+                    if not_before.is_none() {
+                        self.ground.node.metrics.hunt.requested(&domain);
+                    }
                     let _ = waits.send(not_before);
                 }
             }
@@ -253,25 +304,20 @@ impl Driver {
     }
 
     fn tell(&self, news: &HuntNews, now: Time) {
+        let node = &self.ground.node;
         match news {
-            HuntNews::Attempt { family, wants, sources } => {
-                self.ground.node.metrics.hunt.attempts.inc();
-                tracing::debug!(%family, wants, sources, "looking for git data");
-            }
-            HuntNews::Complete { family } => tracing::info!(%family, "all git data is here"),
-            HuntNews::Incomplete { family, wants, attempts, next } => {
-                let next_try_secs = next.since(now).as_secs();
-                tracing::info!(%family, wants, attempts, next_try_secs, "git data is still missing");
-            }
-            HuntNews::SlowedDown { domain, until } => {
-                let secs = until.since(now).as_secs();
-                tracing::warn!(%domain, secs, "a git server asks to be left alone");
-            }
-            HuntNews::TooMany { family } => {
+            HuntNews::Attempt { .. } => node.metrics.hunt.attempts.inc(),
+            HuntNews::TooMany { .. } => {
                 self.ground.passed_over.store(true, Ordering::Relaxed);
-                tracing::warn!(%family, "too many repositories lack git data; this one waits");
+                node.metrics.full.refused(FullTable::FetchQueue, now);
             }
+            HuntNews::FetchFailed { url, failure, why } => {
+                let host = url.host_and_port();
+                node.metrics.hunt.failed(*failure, &host, why, node.clock.to_wall(now));
+            }
+            _ => {}
         }
+        node.log.write(&log_line(news, now), now);
     }
 
     fn count(&mut self, now: Time) {
@@ -294,13 +340,13 @@ impl Driver {
             let (mut families, mut domains) = (self.hunt.views(now), self.hunt.domains(now));
             families.truncate(FAMILIES_SHOWN_MAX);
             domains.truncate(DOMAINS_SHOWN_MAX);
-            return Snapshot { totals, families, domains };
+            return Snapshot { totals, families, domains, ..Snapshot::default() };
         };
         let families: Vec<HuntView> = wanted.iter().filter_map(|it| self.hunt.view(it)).collect();
         let urls = families.iter().flat_map(|it| &it.sources).map(|it| it.url.domain());
         let named: BTreeSet<Domain> = urls.collect();
         let domains = named.iter().filter_map(|it| self.hunt.domain(it, now)).collect();
-        Snapshot { totals, families, domains }
+        Snapshot { totals, families, domains, ..Snapshot::default() }
     }
 
     fn wake_in(&self) -> Duration {

@@ -88,7 +88,8 @@ impl Teller {
                             HuntInput::Changed { family }
                         }
                         _ => {
-                            let (brought, since) = (brought(it), since(it));
+                            let since = self.ground.node.clock.past_to_steady(since(it));
+                            let brought = brought(it);
                             HuntInput::Held { family, brought, since }
                         }
                     };

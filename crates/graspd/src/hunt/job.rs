@@ -108,6 +108,9 @@ fn part(errand: &Errand, ground: &Ground) -> Part {
         limits,
         haves: errand.haves.clone(),
         whole: errand.purpose == Purpose::Repair,
+        may_step: errand.purpose == Purpose::State,
+        is_resuming: errand.step.is_some(),
+        tags: errand.tags.clone(),
     }
 }
 
@@ -134,8 +137,8 @@ impl Desk for Hand<'_> {
         asked.is_ok() && self.leaves.recv().await.is_some()
     }
 
-    fn received(&mut self, bytes: u64) {
-        let _ = self.words.send(HuntInput::Received { job: self.job, bytes });
+    fn received(&mut self, bytes: u64, pack_bytes: u64) {
+        let _ = self.words.send(HuntInput::Received { job: self.job, bytes, pack_bytes });
     }
 
     async fn brought(&mut self, part: &Part, quarantine: Quarantine, found: BTreeSet<Oid>) -> bool {
@@ -147,7 +150,7 @@ impl Desk for Hand<'_> {
             return false;
         };
         let to = part.to.clone();
-        let fetched = Fetched { to: to.clone(), purpose, quarantine };
+        let fetched = Fetched { to: to.clone(), purpose, quarantine, step: None };
         let taken = self.ground.node.ingest.fetched(fetched).await;
         if let Some(checks) = self.checks() {
             checks.trusts(to.clone(), self.url.clone());
@@ -156,6 +159,12 @@ impl Desk for Hand<'_> {
             mend(self.ground, &to).await;
         }
         taken != Taken::No
+    }
+
+    async fn stepped(&mut self, part: &Part, quarantine: Quarantine, tip: Oid) -> bool {
+        let (to, purpose) = (part.to.clone(), Purpose::State);
+        let fetched = Fetched { to, purpose, quarantine, step: Some(tip) };
+        self.ground.node.ingest.fetched(fetched).await != Taken::No
     }
 
     fn doubts(&mut self, part: &Part) {

@@ -35,7 +35,13 @@ pub(super) async fn look(
     if found.is_gone {
         retell(&ground, &family, &words).await;
     }
-    let lack = Lack { wants: found.wants(), held: found.is_held(), sources: found.sources };
+    let lack = Lack {
+        wants: found.wants(),
+        held: found.is_held(),
+        proposed: found.proposed_wants(),
+        standing: found.standing,
+        sources: found.sources,
+    };
     let _ = words.send(HuntInput::Looked { family, lack });
 }
 

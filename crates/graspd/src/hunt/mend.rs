@@ -61,7 +61,7 @@ async fn carry(
     has: &BTreeSet<Oid>,
 ) -> Option<Quarantine> {
     let host = &ground.node.host;
-    let into = open_quarantine(&ground.node, repo).await.ok()?;
+    let into = open_quarantine(host, repo, 0).await.ok()?;
     let from = host.repos.directory(repo);
     match copy(&host.git, &from, &into, wants, has, &host.pack).await {
         Ok(_) => Some(into),

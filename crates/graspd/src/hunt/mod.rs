@@ -7,6 +7,7 @@ mod feed;
 mod job;
 mod look;
 mod mend;
+pub mod news;
 mod repair;
 mod status;
 
@@ -17,7 +18,7 @@ use crate::config::Config;
 use crate::fetch::{FetchSettings, Fetcher};
 use crate::ledger::checks::{self, Guide};
 use crate::node::Node;
-use crate::outbound::{CallLimits, Caller, DialLimits, Dialer, Rule, Silence, StartLimits};
+use crate::outbound::{CallLimits, Caller, DialLimits, Dialer, Rule, Silence};
 use grasp_core::RepoId;
 use grasp_engine::hunt::HuntSettings;
 use parking_lot::Mutex;
@@ -87,17 +88,15 @@ pub fn start(config: &Config, node: &Arc<Node>) -> anyhow::Result<()> {
 fn fetcher(config: &Config, node: &Arc<Node>) -> anyhow::Result<Fetcher> {
     let hunt = &config.hunt;
     let limits = CallLimits {
-        starts: StartLimits { starts_max: hunt.address_starts_max, ..StartLimits::default() },
         silence: Silence { span: hunt.silence, bytes_min: hunt.silence_bytes },
         connections_per_address_max: connections_max(&hunt.settings),
         ..CallLimits::default()
     };
     let dialer = Dialer::new(node.instance.clone(), DialLimits::default())?;
+    let dialer = dialer.counting(node.outbound_starts.clone());
     let caller = Caller::new(dialer, Arc::clone(&node.clock), limits);
     let host = &node.host;
-    let settings =
-        FetchSettings { free_bytes_min: host.free_bytes_min, ..FetchSettings::default() };
-    Ok(Fetcher::new(caller, host.layout.clone(), host.git.clone(), settings))
+    Ok(Fetcher::new(caller, host.layout.clone(), host.git.clone(), FetchSettings::default()))
 }
 
 /// What the hunt allows one host must not stand in its own way: a connection that is being closed

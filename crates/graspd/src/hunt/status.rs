@@ -67,7 +67,7 @@ pub async fn hunts(node: &Node) -> Option<String> {
     }
     let seen = watch.look().await?;
     let status = Status {
-        now,
+        now: node.clock.wall(),
         queue: seen.totals.families,
         running: seen.totals.running,
         families: seen.families.into_iter().map(family).collect(),

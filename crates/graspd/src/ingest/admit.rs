@@ -2,25 +2,32 @@
 //! anything is changed, so it never leaves half of an effect behind.
 
 use super::affected::Affected;
+use super::claiming::{Claimed, is_status};
+use super::claims;
 use super::gather::{Sources, gather, gather_again, known};
+use super::held_room;
 use super::holds;
 use super::refused;
-use super::removal::{bury, remove, vanish_author, withdraw};
+use super::removal::{Departure, bury, remove, vanish_author, withdraw};
 use super::roles::RoleCache;
 use super::second_chance::{Orphan, Revived};
 use super::serving::{keep_waiting, serve, serve_released};
 use super::uploads;
 use super::wanted;
+use crate::clock::ClockReading;
 use crate::hub::Fresh;
 use crate::repos::Repos;
+use grasp_core::held_share::HeldUse;
 use grasp_core::hold::{Hold, Patience};
 use grasp_core::maintainers::{Family, Standing};
 use grasp_core::nip09::Deletion;
 use grasp_core::policy::{
-    About, Answer, Facts, Needs, Origin, PURGATORY, Prefix, Reason, Remains, Rules, Subject,
-    Verdict, Withdrawal, judge,
+    About, Answer, Facts, Needs, Origin, PURGATORY, Prefix, Reason, RefusalClass, Remains, Rules,
+    Subject, Verdict, Withdrawal, judge,
 };
+use grasp_core::proposal_share::ProposalLimits;
 use grasp_core::{Kind, PubKey, RepoId, Time, VerifiedEvent};
+use grasp_relay::IpKey;
 use grasp_store::{Provenance, SourceKind, Space, StoreError, StoredEvent, Transaction};
 use std::sync::Arc;
 
@@ -33,6 +40,14 @@ pub struct Bounds {
     pub aside_events_max: u64,
     pub aside_bytes_max: u64,
     pub burials_per_author_max: usize,
+    pub proposals: ProposalLimits,
+}
+
+impl Bounds {
+    /// The table of held events; a room for half as many announcements is beside it.
+    pub fn held_table(&self) -> HeldUse {
+        HeldUse { events: self.held_events_max, bytes: self.held_bytes_max }
+    }
 }
 
 /// Requests kept aside that one arrival may wake.
@@ -42,17 +57,8 @@ const STORE_FULL: Reason = Reason::new(
     Prefix::Error,
     "store-full",
     "this server's disk budget is used up; events can be deleted but not added",
-);
-const HELD_FULL: Reason = Reason::new(
-    Prefix::RateLimited,
-    "held-full",
-    "too many events are waiting for git data on this server; try again later",
-);
-const HELD_BY_KEY_FULL: Reason = Reason::new(
-    Prefix::RateLimited,
-    "held-key-full",
-    "too many events by this author are waiting for git data; push what they name, or wait",
-);
+)
+.in_class(RefusalClass::NoRoom);
 const ASIDE_FULL: Reason = Reason::new(
     Prefix::RateLimited,
     "aside-full",
@@ -106,6 +112,8 @@ impl From<Reason> for Stop {
 pub(super) struct Candidate<'a> {
     pub(super) event: &'a Arc<VerifiedEvent>,
     pub(super) from: &'a Provenance,
+    /// The client's address, if what it brings is counted.
+    pub(super) ip: Option<IpKey>,
 }
 
 impl Candidate<'_> {
@@ -121,7 +129,7 @@ impl Candidate<'_> {
 pub(super) struct Clerk<'a> {
     pub(super) rules: &'a Rules,
     pub(super) bounds: &'a Bounds,
-    pub(super) now: Time,
+    pub(super) at: ClockReading,
     pub(super) roles: &'a mut RoleCache,
     pub(super) repos: &'a Repos,
     pub(super) patience: Patience,
@@ -142,7 +150,7 @@ impl Clerk<'_> {
         it: &Candidate<'_>,
     ) -> Result<Admission, StoreError> {
         let refused = |reason: &Reason| Admission {
-            answer: Answer { ok: reason.is_ok(), text: reason.to_string() },
+            answer: Answer::refused(reason),
             code: reason.code(),
             fresh: Vec::new(),
             waits: false,
@@ -169,7 +177,7 @@ impl Clerk<'_> {
                     self.revive(txn, came.chain(Some(it.event).filter(|_| waits)))?;
                 }
                 let answer = match &verdict {
-                    Verdict::Accept if waits => Answer { ok: true, text: PURGATORY.to_owned() },
+                    Verdict::Accept if waits => Answer::taken(PURGATORY),
                     verdict => verdict.answer(),
                 };
                 Ok(Admission { answer, code: verdict.code(), fresh, waits })
@@ -196,12 +204,22 @@ impl Clerk<'_> {
         let mut sources =
             Sources { store: txn, roles: self.roles, repos: self.repos, rules: self.rules };
         let facts = gather(&mut sources, it.event, &subject)?;
-        let verdict = judge(it.event, &subject, &facts, self.rules, origin, self.now.timestamp());
+        let verdict =
+            judge(it.event, &subject, &facts, self.rules, origin, self.at.wall.timestamp());
         let holds_newcomer =
             matches!(verdict, Verdict::Hold(_)) && !is_here_in(txn, Space::Held, it)?;
         let is_new = matches!(subject, Subject::Announcement(_))
             && facts.current.is_none()
             && matches!(verdict, Verdict::Hold(Needs::GitData { .. }));
+        let refs = match &subject {
+            Subject::PullRequest(proposal) if is_here(&verdict) => {
+                match self.claim(txn, it, proposal)? {
+                    Claimed::Refs(refs) => refs,
+                    Claimed::Full(reason) => return Err(reason.into()),
+                }
+            }
+            _ => Vec::new(),
+        };
         let fresh = self.apply(txn, it, &subject, &facts, &verdict)?;
         // Last, so that nobody pays for what was refused anyway.
         if origin == Origin::Direct {
@@ -217,6 +235,9 @@ impl Clerk<'_> {
                 return Err(Stop::Refused(reason));
             }
         }
+        for (repo, claim) in &refs {
+            claims::put(txn, repo, &it.event.id, claim)?;
+        }
         if matches!(verdict, Verdict::Hold(_) | Verdict::Accept) {
             wanted::forget_older(txn, it.event)?;
         }
@@ -231,7 +252,7 @@ impl Clerk<'_> {
         facts: &Facts,
         verdict: &Verdict,
     ) -> Result<Vec<Fresh>, Stop> {
-        let (now, rules) = (self.now, self.rules);
+        let (now, rules) = (self.at.wall, self.rules);
         match verdict {
             Verdict::Accept if waits_for_refs(subject, facts, rules) => {
                 keep_waiting(txn, it.event, it.from, self.begins())?;
@@ -246,6 +267,9 @@ impl Clerk<'_> {
                 let mut fresh = serve(txn, it.event, it.from)?;
                 match subject {
                     Subject::Announcement(_) => self.effects.affected.event(it.event),
+                    Subject::Related(_) if is_status(it.event.kind) => {
+                        self.apply_status(txn, it.event)?;
+                    }
                     _ if !rules.respect_deletions => {}
                     Subject::Deletion(deletion) => {
                         fresh.extend(bury(txn, deletion, now, self.effects)?);
@@ -258,7 +282,8 @@ impl Clerk<'_> {
             Verdict::PassOn => Ok(vec![Fresh { serial: None, event: Arc::clone(it.event) }]),
             Verdict::Hold(_) => self.hold(txn, it, subject, facts),
             Verdict::Withdraw(withdrawal) => {
-                Ok(withdraw(txn, it.event, it.from, withdrawal, self.begins(), self.effects)?)
+                let departure = Departure { withdrawal, hold: self.begins(), wall: now };
+                Ok(withdraw(txn, it.event, it.from, departure, self.effects)?)
             }
             Verdict::Defer => self.set_aside(txn, it),
             Verdict::Reject(_) => Ok(Vec::new()),
@@ -272,11 +297,17 @@ impl Clerk<'_> {
         subject: &Subject,
         facts: &Facts,
     ) -> Result<Vec<Fresh>, Stop> {
+        let place = self.place(it, subject, facts);
         // A newer version of something held is no newcomer: it takes the place of the older.
-        if !is_here_in(txn, Space::Held, it)? {
-            self.check_room_to_wait(txn, it)?;
+        if !is_here_in(txn, Space::Held, it)?
+            && let Some(reason) = self.lacks_room_to_wait(txn, it, &place)?
+        {
+            return Err(reason.into());
         }
         keep_waiting(txn, it.event, it.from, self.begins())?;
+        if txn.contains(Space::Held, &it.event.id)? {
+            held_room::enter(txn, &it.event.id, &place)?;
+        }
         match (subject, &facts.about) {
             (Subject::State(state), About::State(about)) => {
                 self.wake_announcements(
@@ -305,21 +336,7 @@ impl Clerk<'_> {
     }
 
     fn begins(&self) -> Hold {
-        Hold::begin(self.now, self.patience)
-    }
-
-    fn check_room_to_wait(&self, txn: &dyn Transaction, it: &Candidate<'_>) -> Result<(), Stop> {
-        let author = &it.event.pubkey;
-        if txn.events_in(Space::Held)? >= it.share_of(self.bounds.held_events_max)
-            || txn.bytes_in(Space::Held)? >= it.share_of(self.bounds.held_bytes_max)
-        {
-            return Err(HELD_FULL.into());
-        }
-        let max = self.bounds.held_per_key_max;
-        if txn.authored(Space::Held, author, max)? >= max {
-            return Err(HELD_BY_KEY_FULL.into());
-        }
-        Ok(())
+        Hold::begin(self.at.now, self.patience)
     }
 
     /// A state came for them: announcements it may govern wait for the full time again.
@@ -340,7 +357,7 @@ impl Clerk<'_> {
             let Ok(identifier) = identifier.parse() else { continue };
             let coordinate = RepoId { owner: *owner, identifier }.coordinate();
             if let Some(held) = txn.current_position(Space::Held, &coordinate)? {
-                extend(txn, &held.id(), self.now, self.patience)?;
+                extend(txn, &held.id(), self.at.now, self.patience)?;
             }
         }
         Ok(())
@@ -357,7 +374,7 @@ impl Clerk<'_> {
         let mut sources =
             Sources { store: txn, roles: self.roles, repos: self.repos, rules: self.rules };
         let facts = gather_again(&mut sources, &held.event, &subject)?;
-        let now = self.now.timestamp();
+        let now = self.at.wall.timestamp();
         match judge(&held.event, &subject, &facts, self.rules, Origin::Direct, now) {
             Verdict::Accept if waits_for_refs(&subject, &facts, self.rules) => {
                 self.effects.affected.event(&held.event);
@@ -367,10 +384,14 @@ impl Clerk<'_> {
                 if matches!(subject, Subject::Announcement(_)) {
                     self.effects.affected.event(&held.event);
                 }
-                serve_released(txn, &id, self.now)
+                let fresh = serve_released(txn, &id, self.at.wall)?;
+                if is_status(held.event.kind) {
+                    self.apply_status(txn, &held.event)?;
+                }
+                Ok(fresh)
             }
             Verdict::Reject(_) => {
-                remove(txn, Space::Held, &id, self.now, self.effects)?;
+                remove(txn, Space::Held, &id, self.at.wall, self.effects)?;
                 Ok(Vec::new())
             }
             _ => Ok(Vec::new()),
@@ -417,10 +438,10 @@ impl Clerk<'_> {
         }
         for request in waiting {
             let event = Arc::new(request.event);
-            let woken = Candidate { event: &event, from: &request.provenance };
+            let woken = Candidate { event: &event, from: &request.provenance, ip: None };
             let admission = self.admit(txn, &woken)?;
             // For want of room it goes on waiting; any other answer is final.
-            if !admission.code.ends_with("-full") {
+            if admission.answer.refusal != Some(RefusalClass::NoRoom) {
                 txn.remove(Space::Aside, &event.id)?;
                 fresh.extend(admission.fresh);
             }

@@ -1,6 +1,7 @@
 //! Which families of repositories a change may concern. Small enough to be written down before the
 //! change is carried through, and all that is needed to finish it after a crash.
 
+use grasp_core::maintainers::Family;
 use grasp_core::nip34::{Announcement, PullRequest};
 use grasp_core::{Event, EventId, Identifier, Kind, PubKey, RepoId};
 use grasp_store::{Result, Shelf, Snapshot, StoreError, Transaction};
@@ -20,6 +21,15 @@ pub(super) struct Concern {
     pub(super) proposals: BTreeSet<EventId>,
     /// Some owner left, so some states may have lost their ground.
     pub(super) left: bool,
+}
+
+impl Concern {
+    /// As many people at a time as one family may have.
+    pub(super) fn in_parts(&self) -> Vec<Self> {
+        let keys: Vec<PubKey> = self.keys.iter().copied().collect();
+        let part = |keys: &[PubKey]| Self { keys: keys.iter().copied().collect(), ..self.clone() };
+        keys.chunks(Family::KEYS_MAX).map(part).collect()
+    }
 }
 
 impl Affected {
@@ -141,6 +151,15 @@ impl Intent {
         };
         let rows = store.notes(Shelf::Intents, &[], usize::MAX)?;
         rows.iter().map(|row| read(row).ok_or(StoreError::Damaged("unreadable intent"))).collect()
+    }
+
+    /// What is left to do of one row; `None` if nothing is.
+    pub(super) fn read(store: &dyn Snapshot, key: &IntentKey) -> Result<Option<Self>> {
+        let note = store.note(Shelf::Intents, key)?;
+        let read = |note: Vec<u8>| {
+            serde_json::from_slice(&note).map_err(|_| StoreError::Damaged("unreadable intent"))
+        };
+        note.map(read).transpose()
     }
 
     pub(super) fn done(txn: &mut dyn Transaction, key: &IntentKey) -> Result<()> {

@@ -42,7 +42,7 @@ pub fn withdraw_blacklisted(store: &dyn EventStore, rules: &Rules, now: Time) ->
 }
 
 fn blacklisted(store: &dyn EventStore, space: Space, rules: &Rules) -> Result<Vec<EventId>> {
-    let announcements = Filter { kinds: Some(vec![Kind::ANNOUNCEMENT]), ..Filter::default() };
+    let announcements = Filter { kinds: Some([Kind::ANNOUNCEMENT].into()), ..Filter::default() };
     let mut cursor =
         Cursor::new([announcements].into(), Want::Bodies, u64::MAX, Timestamp(u64::MAX));
     let mut found = Vec::new();

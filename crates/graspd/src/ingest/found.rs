@@ -2,6 +2,7 @@
 //! through like a push. Also events that lack nothing any more, however that came about.
 
 use super::affected::{Arriving, Intent, IntentKey};
+use super::fetch_step;
 use super::lacks::{Needy, Purpose, Waits, needs_of};
 use super::views::standing;
 use super::wanted;
@@ -19,6 +20,9 @@ pub struct Fetched {
     pub to: RepoId,
     pub purpose: Purpose,
     pub quarantine: Quarantine,
+    /// Only a step on the way to what is missing: everything behind this is in the quarantine or was
+    /// here (S-51).
+    pub step: Option<Oid>,
 }
 
 /// A repository that has all it signed for again, next to packs that cannot be relied upon.
@@ -73,7 +77,7 @@ impl Desk<'_> {
         let mut intent = Intent::default();
         intent.affected.repo(&it.to).proposals.extend(&serves.proposals);
         intent.packs.push(Arriving::new(&it.to, it.quarantine.name()));
-        let key = self.begin_reviving(&mut intent, &serves.revive)?;
+        let key = self.begin_reviving(&mut intent, &serves.revive, Some(it))?;
         it.quarantine.keep();
         let carried = self.carry(&key, &intent);
         carried.complain();
@@ -107,6 +111,8 @@ impl Desk<'_> {
         let mut serves = Use::default();
         for needy in needs.iter().filter(|needy| needy.to == it.to) {
             serves.add(needy, &needy.found_in(&objects));
+            let leads_on = it.step.is_some_and(|step| objects.contains(&step));
+            serves.any |= leads_on && needy.purpose == Purpose::State;
         }
         if it.purpose == Purpose::Repair {
             // It may look whole from outside: what is damaged is found by reading.
@@ -125,14 +131,20 @@ impl Desk<'_> {
         &self,
         intent: &mut Intent,
         revive: &[EventId],
+        fetched: Option<&Fetched>,
     ) -> Result<IntentKey, StoreError> {
-        let (now, patience) = (self.now, self.writer.host.patience);
+        let (now, patience) = (self.at.now, self.writer.host.patience);
         let mut key = IntentKey::default();
         self.writer.store.write(&mut |txn| {
             for id in revive {
                 if let Some(event) = wanted::revive(txn, id, now, patience)? {
                     intent.affected.event(&event);
                 }
+            }
+            match fetched {
+                Some(Fetched { to, step: Some(step), .. }) => fetch_step::put(txn, to, step)?,
+                Some(it) if it.purpose != Purpose::Proposal => fetch_step::end(txn, &it.to)?,
+                _ => {}
             }
             key = intent.write(txn)?;
             Ok(())
@@ -176,7 +188,7 @@ impl Desk<'_> {
             }
         }
         drop(snapshot);
-        let key = self.begin_reviving(&mut intent, ids)?;
+        let key = self.begin_reviving(&mut intent, ids, None)?;
         let carried = self.carry(&key, &intent);
         carried.complain();
         Ok(carried.fresh)

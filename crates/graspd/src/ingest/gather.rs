@@ -15,6 +15,7 @@ use grasp_core::policy::{
     PullRequestFacts, Rules, StateFacts, Subject, still_wanted,
 };
 use grasp_core::terms::{Term, pointing_at};
+use grasp_core::unfit::{Unfit, UnfitRef};
 use grasp_core::{Coordinate, Event, EventId, Kind, Oid, PubKey, RepoId};
 use grasp_store::{Position, Result, Shelf, Snapshot, Space};
 use std::cell::RefCell;
@@ -129,11 +130,15 @@ fn about(
             withdrawn: withdrawn(store, event)?,
             data_present: versions.served.is_none() && has_data(from, &it.repo)?,
         }),
-        Subject::State(it) => About::State(StateFacts {
-            announced: is_announced(store, event.d())?,
-            present: present(from, it)?,
-            family: family(store, from.roles, [event.pubkey], event.d())?,
-        }),
+        Subject::State(it) => {
+            let (present, unfit) = present(from, it)?;
+            About::State(StateFacts {
+                announced: is_announced(store, event.d())?,
+                present,
+                unfit,
+                family: family(store, from.roles, [event.pubkey], event.d())?,
+            })
+        }
         Subject::PullRequest(it) => About::PullRequest(PullRequestFacts {
             anchor: anchor(store, event, &it.references)?,
             tip_present: has_tip(from, &event.id, it)?,
@@ -154,25 +159,30 @@ fn about(
 }
 
 /// Which of a state's objects are here: all of them if one repository of its family has all, else
-/// those of the repository that has most.
-fn present(from: &mut Sources<'_>, state: &State) -> Result<BTreeSet<Oid>> {
-    let mut most = BTreeSet::new();
+/// those of the repository that has most. Also a ref whose object is here and cannot be shown.
+fn present(from: &mut Sources<'_>, state: &State) -> Result<(BTreeSet<Oid>, Option<UnfitRef>)> {
+    let (mut most, mut misfit) = (BTreeSet::new(), None);
     if state.refs.is_empty() || !state.satisfiable {
-        return Ok(most);
+        return Ok((most, misfit));
     }
     let around = BTreeSet::from([state.author]);
     let (_, views) = views(from.store, from.roles, from.rules, &state.identifier, &around)?;
     // Only where its author has a say: other people's objects prove nothing.
     for view in views.iter().filter(|view| view.members.contains(&state.author)) {
         let Some(store) = open(from.repos, &view.repo) else { continue };
-        let lacking = state.refs.iter().filter(|(name, oid)| !store.fits(name, oid));
-        let lacking: BTreeSet<Oid> = lacking.map(|(_, oid)| *oid).collect();
+        let entries = store.entries(&state.refs);
+        if entries.is_complete() {
+            return Ok((state.objects(), None));
+        }
+        let lacking: BTreeSet<Oid> = entries.unfit.iter().map(|it| it.oid).collect();
         let here: BTreeSet<Oid> = state.objects().difference(&lacking).copied().collect();
         if here.len() > most.len() {
             most = here;
         }
+        let is_here = |it: &UnfitRef| !matches!(it.why, Unfit::Absent | Unfit::Unreadable);
+        misfit = misfit.or_else(|| entries.unfit.into_iter().find(is_here));
     }
-    Ok(most)
+    Ok((most, misfit))
 }
 
 /// Is a state by someone with a say here, with all of its objects? So for an owner who returns.

@@ -56,20 +56,23 @@ impl Desk<'_> {
         let mut committed = Committed::default();
         // Asked once per event, however often the transaction has to be run.
         let mut asked = vec![(None, None); batch.len()];
-        let (writer, now) = (self.writer, self.now);
+        let (writer, at) = (self.writer, self.at);
         writer.store.write(&mut |txn: &mut dyn Transaction| {
             committed = Committed::default();
             let mut effects = Effects::default();
             for (incoming, (repository, hold)) in batch.iter().zip(&mut asked) {
                 let Incoming { event, from, ip } = *incoming;
+                let counted = ip.filter(|ip| writer.budgets.lock().counts(*ip));
                 let purse = Purse {
                     new_repository: &mut || {
                         repository.get_or_insert_with(|| writer.may_bring_repository(ip)).clone()
                     },
                     hold: &mut || hold.get_or_insert_with(|| writer.may_hold(ip)).clone(),
                 };
-                let mut clerk = writer.clerk(self.roles, &mut effects, purse, now);
-                committed.admissions.push(clerk.admit(txn, &Candidate { event, from })?);
+                let mut clerk = writer.clerk(self.roles, &mut effects, purse, at);
+                committed
+                    .admissions
+                    .push(clerk.admit(txn, &Candidate { event, from, ip: counted })?);
             }
             committed.discards = effects.discards;
             committed.orphans = effects.orphans;
@@ -88,7 +91,7 @@ impl Desk<'_> {
         let Committed { mut admissions, discards, begun, orphans, revived } = committed;
         discards.into_iter().for_each(|name| self.writer.host.send(Chore::Discard(name)));
         let chances = &self.writer.second_chance;
-        orphans.into_iter().for_each(|orphan| chances.keep(orphan, self.now));
+        orphans.into_iter().for_each(|orphan| chances.keep(orphan, self.at.wall));
         revive(&mut self.revived, revived);
         let mut carried = None;
         if let Some((key, intent)) = begun {
@@ -117,7 +120,7 @@ impl Desk<'_> {
     pub(super) fn give_second_chances(&mut self, mut came: Arrivals) -> Vec<Fresh> {
         let (mut fresh, mut room) = (Vec::new(), came.reach());
         loop {
-            let again = self.writer.second_chance.take(&came, self.now, room);
+            let again = self.writer.second_chance.take(&came, self.at.wall, room);
             self.count_judged_again(&came, &again);
             if again.is_empty() {
                 return fresh;
@@ -158,7 +161,7 @@ impl Desk<'_> {
         let Ok(snapshot) = self.writer.store.read() else { return };
         for (incoming, admission) in batch.iter().zip(admissions).filter(|(_, it)| it.waits) {
             if snapshot.contains(Space::Served, &incoming.event.id).unwrap_or(false) {
-                admission.answer = Answer { ok: true, text: String::new() };
+                admission.answer = Answer::taken("");
                 admission.code = "accepted";
             }
         }

@@ -1,6 +1,7 @@
 //! The deadlines of what waits, beside the events themselves: found by id and in order of time. A
 //! row whose event has left is removed when its time comes.
 
+use super::held_room;
 use grasp_core::hold::Hold;
 use grasp_core::{EventId, Time};
 use grasp_store::{Result, Shelf, Snapshot, StoreError, Transaction};
@@ -11,13 +12,19 @@ pub(super) fn of(store: &dyn Snapshot, id: &EventId) -> Result<Option<Hold>> {
 }
 
 pub(super) fn set(txn: &mut dyn Transaction, id: &EventId, hold: &Hold) -> Result<()> {
-    end(txn, id)?;
+    remove_rows(txn, id)?;
     let note = serde_json::to_vec(hold).map_err(|_| StoreError::Damaged("unwritable hold"))?;
     txn.put_note(Shelf::Holds, id.as_bytes(), &note)?;
     txn.put_note(Shelf::Deadlines, &moment(hold.deadline, id), &[])
 }
 
+/// It waits no longer: its deadline goes, and its place in the table.
 pub(super) fn end(txn: &mut dyn Transaction, id: &EventId) -> Result<()> {
+    held_room::leave(txn, id)?;
+    remove_rows(txn, id)
+}
+
+fn remove_rows(txn: &mut dyn Transaction, id: &EventId) -> Result<()> {
     if let Some(hold) = of(txn, id)? {
         txn.remove_note(Shelf::Deadlines, &moment(hold.deadline, id))?;
         txn.remove_note(Shelf::Holds, id.as_bytes())?;
@@ -30,17 +37,6 @@ pub(super) fn due(store: &dyn Snapshot, now: Time, count_max: usize) -> Result<V
     let rows = store.notes(Shelf::Deadlines, &[], count_max)?;
     let moments = rows.iter().filter_map(|(key, _)| read_moment(key));
     Ok(moments.take_while(|(at, _)| *at <= now).map(|(_, id)| id).collect())
-}
-
-/// Every hold there is, in no useful order.
-pub(super) fn all(store: &dyn Snapshot) -> Result<Vec<(EventId, Hold)>> {
-    let mut found = Vec::new();
-    for (key, note) in store.notes(Shelf::Holds, &[], usize::MAX)? {
-        if let Ok(id) = key.as_slice().try_into() {
-            found.push((EventId::from_bytes(id), read(&note)?));
-        }
-    }
-    Ok(found)
 }
 
 fn read(note: &[u8]) -> Result<Hold> {

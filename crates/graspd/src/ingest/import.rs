@@ -3,6 +3,7 @@
 
 use super::admit::Effects;
 use super::affected::Intent;
+use super::claims;
 use super::gather::known;
 use super::removal::{bury, vanish_author};
 use super::serving::{keep_waiting, serve};
@@ -51,6 +52,7 @@ fn import_one(
     };
     if needs_git {
         keep_waiting(txn, event, from, Hold::begin(from.received, Patience::default()))?;
+        claims::put_all(txn, event, from)?;
         effects.affected.event(event);
         return txn.contains(Space::Held, &event.id);
     }

@@ -3,6 +3,7 @@
 
 mod search;
 mod sources;
+mod tag_order;
 
 use super::roles::RoleCache;
 use super::views::{View, views};
@@ -11,9 +12,9 @@ use grasp_core::maintainers::{Family, Standing};
 use grasp_core::nip34::PullRequest;
 use grasp_core::policy::Rules;
 use grasp_core::{EventId, Identifier, Kind, Oid, PubKey, RepoId};
-use grasp_engine::hunt::{FamilyId, Source};
+use grasp_engine::hunt::{FamilyId, FamilyStanding, Source};
 use grasp_git::{ObjectKind, Objects};
-use grasp_store::{EventStore, Result, Snapshot, StoredEvent};
+use grasp_store::{EventStore, Result, Snapshot, Space, StoredEvent};
 use search::Search;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,10 +30,15 @@ pub struct Lacking {
     /// Served repositories that lack what another one here has.
     pub unsettled: Vec<RepoId>,
     pub sources: Vec<Source>,
+    pub standing: FamilyStanding,
+    /// Its repositories that are served.
+    served: BTreeSet<RepoId>,
     /// Nothing goes by this name any more; what belonged to it may go by another.
     pub is_gone: bool,
     /// What each repository has, with all behind it, as far as it is worth telling.
     pub(super) haves: BTreeMap<RepoId, BTreeSet<Oid>>,
+    /// How far fetches in steps have come that did not end (S-51).
+    pub(super) steps: BTreeMap<RepoId, Oid>,
 }
 
 /// One event and the objects it waits for.
@@ -46,6 +52,8 @@ pub struct Needy {
     pub missing: BTreeSet<Oid>,
     /// Those of them that must be commits.
     pub commits: BTreeSet<Oid>,
+    /// Those of them that tags name, oldest version first.
+    pub tags: Vec<Oid>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,7 +83,11 @@ pub struct Errand {
     pub wants: BTreeSet<Oid>,
     /// Those of them that must be commits.
     pub commits: BTreeSet<Oid>,
+    /// Those of them that tags name, oldest version first.
+    pub tags: Vec<Oid>,
     pub haves: Vec<Oid>,
+    /// How far an earlier fetch in steps came; one of the haves.
+    pub step: Option<Oid>,
 }
 
 /// What is asked about a family.
@@ -101,9 +113,22 @@ pub fn lacking(store: &dyn EventStore, question: &Question<'_>) -> Result<Lackin
     if name(&id.identifier, &views).as_ref() != Some(id) {
         return Ok(Lacking { is_gone: true, ..Lacking::default() });
     }
+    let standing = standing_of(&*snapshot, &id.owner, &views)?;
     let mut search = Search::new(&*snapshot, &family, views, question);
     search.everything()?;
-    Ok(search.finish())
+    Ok(Lacking { standing, ..search.finish() })
+}
+
+/// An owner is known by a repository that is served: its git data was pushed or fetched once.
+fn standing_of(store: &dyn Snapshot, owner: &PubKey, views: &[View]) -> Result<FamilyStanding> {
+    if views.iter().any(|view| view.standing == Standing::Served) {
+        return Ok(FamilyStanding::Served);
+    }
+    let served = store.by_author(Space::Served, owner, Kind::ANNOUNCEMENT, 1)?;
+    Ok(match served.is_empty() {
+        true => FamilyStanding::UnknownOwner,
+        false => FamilyStanding::KnownOwner,
+    })
 }
 
 /// What events lack that objects for this one repository could complete.
@@ -189,6 +214,22 @@ impl Lacking {
         self.events.iter().flat_map(|it| &it.missing).copied().collect()
     }
 
+    /// What strangers alone propose: pull requests and, beside a repository that is served, states
+    /// of others that are not.
+    pub fn proposed_wants(&self) -> BTreeSet<Oid> {
+        let is_proposed = |it: &&Needy| match it.purpose {
+            Purpose::Proposal => true,
+            Purpose::State | Purpose::Repair => {
+                !self.served.is_empty() && !self.served.contains(&it.to)
+            }
+        };
+        let (proposed, owed): (Vec<&Needy>, Vec<&Needy>) =
+            self.events.iter().partition(is_proposed);
+        let owed: BTreeSet<Oid> = owed.iter().flat_map(|it| &it.missing).copied().collect();
+        let proposed = proposed.iter().flat_map(|it| &it.missing);
+        proposed.filter(|oid| !owed.contains(oid)).copied().collect()
+    }
+
     /// Something here has a deadline.
     pub fn is_held(&self) -> bool {
         self.events.iter().any(|it| it.standing == Waits::Held)
@@ -206,12 +247,21 @@ impl Lacking {
         for it in &self.events {
             let errand = grouped.entry((it.purpose, &it.to)).or_insert_with(|| {
                 let haves = self.haves.get(&it.to).filter(|_| it.purpose != Purpose::Repair);
-                let haves = haves.into_iter().flatten().copied().collect();
-                let (wants, commits) = (BTreeSet::new(), BTreeSet::new());
-                Errand { to: it.to.clone(), purpose: it.purpose, wants, commits, haves }
+                let step = self.steps.get(&it.to).filter(|_| it.purpose == Purpose::State);
+                let others = haves.into_iter().flatten().filter(|oid| Some(*oid) != step);
+                Errand {
+                    to: it.to.clone(),
+                    purpose: it.purpose,
+                    wants: BTreeSet::new(),
+                    commits: BTreeSet::new(),
+                    tags: Vec::new(),
+                    haves: step.into_iter().chain(others).copied().collect(),
+                    step: step.copied(),
+                }
             });
             errand.wants.extend(it.missing.intersection(wants));
             errand.commits.extend(it.commits.intersection(wants));
+            errand.tags.extend(it.tags.iter().filter(|oid| wants.contains(oid)));
         }
         grouped.into_values().filter(|errand| !errand.wants.is_empty()).collect()
     }

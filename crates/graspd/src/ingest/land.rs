@@ -4,15 +4,17 @@
 use super::affected::{Affected, Arriving, Intent};
 use super::copies;
 use super::plan::view_key;
+use super::settle::SettleError;
 use super::uploads::{self, Upload};
 use super::views::{Hosting, hosted, scene, state_by_id};
 use super::writer::Desk;
 use crate::hub::Fresh;
 use grasp_core::nip34::State;
 use grasp_core::push::{Command, Decision, Grant, Target, authorise};
-use grasp_core::{EventId, Oid, RefName, RepoId};
+use grasp_core::unfit::Unfit;
+use grasp_core::{EventId, RepoId};
 use grasp_git::{ObjectKind, Objects, Quarantine};
-use grasp_store::{Shelf, StoreError, Transaction};
+use grasp_store::{Shelf, Space, StoreError, Transaction};
 use std::collections::BTreeSet;
 
 /// Objects in quarantine, and what they were brought for.
@@ -42,6 +44,18 @@ pub enum Outcome {
     Refused { reason: String, advice: String },
 }
 
+/// How far a push has come at the end of its turn.
+#[derive(Debug)]
+pub(super) enum Landed {
+    Ended(Outcome),
+    /// Its release goes on in a later turn.
+    Paused,
+}
+
+fn ended(outcome: Outcome) -> (Vec<Fresh>, Landed) {
+    (Vec::new(), Landed::Ended(outcome))
+}
+
 impl Outcome {
     fn refused(reason: &str, advice: impl Into<String>) -> Self {
         Self::Refused { reason: reason.to_owned(), advice: advice.into() }
@@ -69,30 +83,30 @@ impl Outcome {
 
 impl Desk<'_> {
     /// Carries a push through. What it served comes with the answer.
-    pub(super) fn land(&mut self, mut it: Delivery) -> (Vec<Fresh>, Outcome) {
-        match self.try_land(&mut it) {
+    pub(super) fn land(&mut self, it: &mut Delivery) -> (Vec<Fresh>, Landed) {
+        match self.try_land(it) {
             Ok(landed) => landed,
             Err(error) => {
                 tracing::error!(repo = %it.repo, %error, "a push could not be finished");
-                (Vec::new(), Outcome::failed_by(&error))
+                (Vec::new(), Landed::Ended(Outcome::failed_by(&error)))
             }
         }
     }
 
-    fn try_land(&mut self, it: &mut Delivery) -> Result<(Vec<Fresh>, Outcome), StoreError> {
+    fn try_land(&mut self, it: &mut Delivery) -> Result<(Vec<Fresh>, Landed), StoreError> {
         let snapshot = self.writer.store.read()?;
-        let (rules, repos) = (&self.writer.rules, &self.writer.host.repos);
-        let scene = scene(&*snapshot, self.roles, rules, repos, &it.repo, &it.commands)?;
+        let (rules, host) = (&self.writer.rules, &self.writer.host);
+        let scene = scene(&*snapshot, self.roles, rules, host, &it.repo, &it.commands)?;
         let Some(scene) = scene else {
             let advice = "the repository is no longer hosted here; publish its announcement again";
-            return Ok((Vec::new(), Outcome::refused("not hosted here", advice)));
+            return Ok(ended(Outcome::refused("not hosted here", advice)));
         };
         let grant = match authorise(&it.commands, &scene) {
-            Decision::Unchanged => return Ok((Vec::new(), Outcome::Done)),
+            Decision::Unchanged => return Ok(ended(Outcome::Done)),
             Decision::Allow(grant) => grant,
             Decision::Deny(denial) => {
                 let refused = Outcome::refused(&denial.to_string(), denial.advice());
-                return Ok((Vec::new(), refused));
+                return Ok(ended(refused));
             }
         };
         let state = grant.state.map(|id| state_by_id(&*snapshot, &id)).transpose()?.flatten();
@@ -101,11 +115,11 @@ impl Desk<'_> {
         let apart = !grant.unclaimed.is_empty() || (waits && grant.state.is_none());
         drop(snapshot);
         if let Some(lacks) = lacking(&it.quarantine, state.as_ref(), &grant) {
-            return Ok((Vec::new(), lacks));
+            return Ok(ended(lacks));
         }
         match apart {
             false => self.release(it, &grant),
-            true => Ok((Vec::new(), self.keep_apart(it, &grant)?)),
+            true => Ok(ended(self.keep_apart(it, &grant)?)),
         }
     }
 
@@ -114,7 +128,7 @@ impl Desk<'_> {
         &mut self,
         it: &mut Delivery,
         grant: &Grant,
-    ) -> Result<(Vec<Fresh>, Outcome), StoreError> {
+    ) -> Result<(Vec<Fresh>, Landed), StoreError> {
         let mut intent = Intent::default();
         intent.affected.repo(&it.repo).proposals.extend(grant.claimed.keys());
         intent.packs.push(Arriving::new(&it.repo, it.quarantine.name()));
@@ -126,21 +140,35 @@ impl Desk<'_> {
         it.others.iter_mut().for_each(|(_, other)| other.keep());
         let carried = self.carry(&key, &intent);
         carried.complain();
-        let outcome = match (self.is_done(it), &carried.error) {
+        let landed = match carried.is_paused {
+            true => Landed::Paused,
+            false => Landed::Ended(self.outcome(it, carried.error.as_ref())),
+        };
+        Ok((carried.fresh, landed))
+    }
+
+    /// What to tell a push whose release is over.
+    pub(super) fn outcome(&self, it: &Delivery, error: Option<&SettleError>) -> Outcome {
+        match (self.is_done(it), error) {
             (true, _) => Outcome::Done,
             (false, Some(error)) => Outcome::failed_by(error),
             (false, None) => Outcome::failed(),
-        };
-        Ok((carried.fresh, outcome))
+        }
     }
 
     fn is_done(&self, it: &Delivery) -> bool {
         let Ok(shown) = self.writer.host.repos.shown(&it.repo) else { return false };
+        // A pull request may be served without a ref of its own.
+        let is_served = |id: &EventId| {
+            let snapshot = self.writer.store.read();
+            snapshot.and_then(|it| it.contains(Space::Served, id)).unwrap_or(false)
+        };
         it.commands.iter().all(|command| {
             let now = match &command.target {
                 // Asked for no change, whatever it believes to be there.
                 Some(Target::Governed(_)) if command.old == command.new => return true,
                 Some(Target::Governed(name)) => shown.refs.governed.get(name),
+                Some(Target::Proposal(id)) if is_served(id) => return true,
                 Some(Target::Proposal(id)) => shown.refs.proposals.get(id),
                 None => None,
             };
@@ -151,7 +179,7 @@ impl Desk<'_> {
     /// Nobody has signed for this yet: it stays where it is, and a row remembers it.
     fn keep_apart(&self, it: &mut Delivery, grant: &Grant) -> Result<Outcome, StoreError> {
         let limits = &self.writer.host.uploads;
-        let deadline = self.now.plus(limits.patience);
+        let deadline = self.at.now.plus(limits.patience);
         let (mut refusal, mut is_new) = (None, false);
         self.writer.store.write(&mut |txn| {
             let mut tips = Vec::new();
@@ -235,19 +263,26 @@ fn follows(txn: &mut dyn Transaction, intent: &Intent, grant: &Grant) -> Result<
 /// Is something still missing of what the push was allowed for?
 fn lacking(quarantine: &Quarantine, state: Option<&State>, grant: &Grant) -> Option<Outcome> {
     let Ok(objects) = Objects::open(quarantine.path()) else { return Some(Outcome::failed()) };
-    let fits = |name: &RefName, oid: &Oid| match name.is_branch() {
-        true => objects.kind(oid) == Some(ObjectKind::Commit),
-        false => objects.contains(oid),
-    };
-    let refs = state.map(|state| &state.refs).into_iter().flatten();
-    let mut missing = refs.filter(|(name, oid)| !fits(name, oid)).map(|(_, oid)| oid);
-    let mut tips = grant.claimed.values().chain(grant.unclaimed.values());
-    let is_tip_missing = |tip: &&Oid| objects.kind(tip) != Some(ObjectKind::Commit);
-    let missing = missing.next().or_else(|| tips.find(is_tip_missing))?;
-    Some(Outcome::refused(
-        "missing objects",
-        format!(
-            "{missing} is not here as what the event says it is: push it, or sign a state without it"
+    let unfit = state.map(|state| objects.entries(&state.refs).unfit).unwrap_or_default();
+    if let Some(unfit) = unfit.first() {
+        let reason = match unfit.why {
+            Unfit::Absent => "missing objects",
+            _ => "a ref of the signed state cannot be served",
+        };
+        let advice = match unfit.why {
+            Unfit::Absent => format!("{unfit}; push it, or sign a state without it"),
+            _ => format!("{unfit}; sign a state that names another object there, then push that"),
+        };
+        return Some(Outcome::refused(reason, advice));
+    }
+    let mut tips = grant.claimed.iter().chain(&grant.unclaimed);
+    let (id, tip) = tips.find(|(_, tip)| objects.kind(tip) != Some(ObjectKind::Commit))?;
+    let name = Target::Proposal(*id);
+    Some(match objects.kind(tip) {
+        None => Outcome::refused("missing objects", format!("{tip} is not here; push it")),
+        Some(kind) => Outcome::refused(
+            "a pull request must point to a commit",
+            format!("{name} cannot point to {tip}: it is a {}, not a commit", kind.as_str()),
         ),
-    ))
+    })
 }

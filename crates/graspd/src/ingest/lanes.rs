@@ -257,7 +257,7 @@ impl Lane {
             None => None,
         };
         if let Some(reason) = duplicate {
-            return asker.answer(&id, &Answer { ok: reason.is_ok(), text: reason.to_string() });
+            return asker.answer(&id, &Answer::refused(&reason));
         }
         match event.verify_with(ring) {
             Err(forged) => asker.answer_forged(&id, forged),

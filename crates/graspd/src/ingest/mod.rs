@@ -6,9 +6,13 @@ mod about;
 mod admit;
 mod affected;
 mod blacklist;
+mod claiming;
+mod claims;
 mod copies;
+mod fetch_step;
 mod found;
 mod gather;
+mod held_room;
 mod helping;
 mod holds;
 mod import;
@@ -16,11 +20,14 @@ mod inventory;
 mod lacks;
 mod land;
 mod lanes;
+mod paused;
 mod plan;
 mod preview;
 pub mod refused;
 mod removal;
 mod roles;
+mod room;
+mod same_second;
 mod second_chance;
 mod serving;
 mod settle;
@@ -36,6 +43,7 @@ pub use about::{About, Hosted, about, followed_state};
 pub use admit::{Admission, Bounds};
 pub use blacklist::withdraw_blacklisted;
 pub use found::{Fetched, Mended, Taken};
+pub use held_room::{HeldFigures, held_figures};
 pub use import::import;
 pub use inventory::{inventory, unknown};
 pub use lacks::{
@@ -44,8 +52,11 @@ pub use lacks::{
 pub use land::{Copied, Delivery, Outcome};
 pub use lanes::{Asker, Ingest, Jotting, Offer};
 pub use plan::Copying;
-pub use preview::{Preview, Round, compare, may_upload, others_in_need, preview};
+pub use preview::{
+    Need, Preview, PushQuestion, Round, compare, may_upload, others_in_need, preview,
+};
 pub use roles::RoleCache;
+pub use same_second::SameSecondStates;
 pub use second_chance::{SecondChance, Sizes};
 pub use settle::{Checkpoint, Step};
 pub use signed::{Signatures, Signed, signed};
@@ -56,7 +67,11 @@ pub use wanted::WantedLimits;
 pub use writer::Writer;
 
 #[cfg(test)]
+mod clock_tests;
+#[cfg(test)]
 pub(crate) mod crash_tests;
+#[cfg(test)]
+mod held_room_tests;
 #[cfg(test)]
 mod refused_tests;
 #[cfg(test)]

@@ -3,24 +3,24 @@
 //! only; the same question asked twice gives the same answer.
 
 use super::affected::Concern;
+use super::claims;
 use super::roles::RoleCache;
 use super::uploads;
 use super::views::{
-    HISTORY_MAX, Hosting, View, hosted, is_complete, preferred, said, state_of, views, waiting,
+    HISTORY_MAX, Hosting, VIEWS_MAX, View, hosted, is_complete, preferred, said, state_of, views,
+    waiting,
 };
 use crate::repos::{RepoError, Repos, Store};
 use grasp_core::maintainers::{Family, Standing};
 use grasp_core::nip34::PullRequest;
 use grasp_core::policy::Rules;
 use grasp_core::push::Candidate;
+use grasp_core::unfit::UnfitRef;
 use grasp_core::{Coordinate, EventId, Identifier, Oid, PubKey, RepoId};
-use grasp_git::{Entry, RefTable};
+use grasp_git::{Entry, RefEntries, RefTable};
 use grasp_store::{Shelf, Snapshot, Space, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// Pull requests whose refs one repository shows; further ones wait, and are given up in time.
-const PROPOSALS_MAX: usize = 20_000;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PlanError {
@@ -28,6 +28,9 @@ pub(super) enum PlanError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Repo(#[from] RepoError),
+    /// It was complete a moment ago, so an object was lost meanwhile.
+    #[error("{repo}: {unfit}")]
+    Unfit { repo: RepoId, unfit: UnfitRef },
 }
 
 /// Objects one view needs and another has.
@@ -59,6 +62,8 @@ pub(super) struct Plan {
     /// Pull requests whose uploads are settled.
     pub(super) claimed: Vec<(RepoId, EventId)>,
     pub(super) copies: Vec<Copying>,
+    /// The family has more repositories than are kept in line.
+    pub(super) is_crowded: bool,
 }
 
 pub(super) struct Planner<'a> {
@@ -95,6 +100,7 @@ impl Planner<'_> {
         concern: &Concern,
     ) -> Result<Plan, PlanError> {
         let (family, views) = views(self.store, self.roles, self.rules, identifier, &concern.keys)?;
+        let is_crowded = views.len() >= VIEWS_MAX;
         let mut scopes = Vec::new();
         for view in views {
             // One that cannot be read is left as it is, and holds up none of the others.
@@ -105,7 +111,7 @@ impl Planner<'_> {
         }
         let members = scopes.iter().flat_map(|scope| scope.view.members.iter());
         let authors: BTreeSet<PubKey> = members.chain(&concern.keys).copied().collect();
-        let mut plan = Plan::default();
+        let mut plan = Plan { is_crowded, ..Plan::default() };
         let ready = self.ready(identifier, &authors, &family, &scopes)?;
         let mut spoken = Spoken::new();
         for author in &authors {
@@ -197,15 +203,16 @@ impl Planner<'_> {
         let mut earlier: Vec<&Candidate> =
             candidates.iter().filter(|it| it.id != governing.id).collect();
         earlier.sort_by_key(|it| std::cmp::Reverse(it.rank.created_at));
-        let refs = &governing.state.refs;
-        let entry = |oid: &Oid| store.entry(oid);
+        let RefEntries { fit, unfit } = store.entries(&governing.state.refs);
+        if let Some(unfit) = unfit.into_iter().next() {
+            return Err(PlanError::Unfit { repo: scope.view.repo.clone(), unfit });
+        }
         let current: BTreeSet<Oid> = governing.state.objects();
         let before = earlier.iter().take(HISTORY_MAX).flat_map(|it| it.state.refs.values());
-        let kept = before.filter(|oid| !current.contains(oid)).filter(|oid| entry(oid).is_some());
+        let kept = before.filter(|oid| !current.contains(oid)).filter(|oid| store.contains(oid));
         let kept = kept.copied().collect();
         let table = self.table(&scope.view.repo, plan)?;
-        table.governed =
-            refs.iter().filter_map(|(name, oid)| Some((name.clone(), entry(oid)?))).collect();
+        table.governed = fit;
         table.head = governing.state.head_branch(table.head.as_ref());
         table.kept = kept;
         plan.follows.push((scope.view.repo.clone(), Some(governing.id)));
@@ -305,7 +312,7 @@ impl Planner<'_> {
         Ok(found)
     }
 
-    /// A pull request's ref is there while its event and its commit are.
+    /// A pull request's ref is there while its event, its claim and its commit are.
     fn proposal(
         &self,
         identifier: &Identifier,
@@ -329,11 +336,16 @@ impl Planner<'_> {
         let (mut with, mut without) = (Vec::new(), Vec::new());
         // Targets of other names are other families, and are looked at with those.
         for repo in targets.into_iter().filter(|repo| repo.identifier == *identifier) {
-            if !self.is_served(&repo, plan)? || self.is_crowded(&repo, id, plan)? {
+            if !self.is_served(&repo, plan)? {
                 continue;
             }
             let Ok(store) = self.repos.store(&repo) else { continue };
             let there = store.is_some_and(|store| store.is_commit(&tip));
+            if !self.may_have_ref(&repo, id, &tip, plan)? {
+                self.table(&repo, plan)?.proposals.remove(id);
+                with.extend(Some(repo).filter(|_| there));
+                continue;
+            }
             let upload = uploads::find(self.store, &repo, id, &tip)?;
             plan.claimed.push((repo.clone(), *id));
             match upload.filter(|_| !there) {
@@ -362,10 +374,17 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Has this repository as many pull requests as it can show?
-    fn is_crowded(&self, repo: &RepoId, id: &EventId, plan: &mut Plan) -> Result<bool, PlanError> {
-        let shown = &self.table(repo, plan)?.proposals;
-        Ok(shown.len() >= PROPOSALS_MAX && !shown.contains_key(id))
+    /// Not without a claim, and not for a commit that is the tip of a branch.
+    fn may_have_ref(
+        &self,
+        repo: &RepoId,
+        id: &EventId,
+        tip: &Oid,
+        plan: &mut Plan,
+    ) -> Result<bool, PlanError> {
+        let governed = &self.table(repo, plan)?.governed;
+        let is_tip = governed.iter().any(|(name, entry)| name.is_branch() && entry.oid == *tip);
+        Ok(!is_tip && claims::has(self.store, repo, id)?)
     }
 
     fn is_served(&self, repo: &RepoId, plan: &Plan) -> Result<bool, PlanError> {

@@ -7,6 +7,7 @@ use super::roles::RoleCache;
 use super::uploads::{self, UploadLimits};
 use super::views::{is_complete, preferred, said, scene, state_by_id, views};
 use super::waiting::Hall;
+use crate::host::Host;
 use crate::repos::Repos;
 use grasp_core::nip34::Announcement;
 use grasp_core::policy::Rules;
@@ -14,7 +15,6 @@ use grasp_core::push::{Command, Decision, Denial, Difference, authorise};
 use grasp_core::{Event, EventId, Filter, Kind, Oid, RepoId, Time, Timestamp};
 use grasp_store::{Budget, Cursor, EventStore, Hit, Progress, Result, Snapshot, Space, Want};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 #[derive(Debug)]
 pub struct Preview {
@@ -25,17 +25,22 @@ pub struct Preview {
     pub obstacle: Option<String>,
 }
 
+/// A push that may begin or not.
+#[derive(Debug)]
+pub struct PushQuestion<'a> {
+    pub rules: &'a Rules,
+    pub host: &'a Host,
+    pub repo: &'a RepoId,
+    pub commands: &'a [Command],
+    pub now: Time,
+}
+
 /// What would be decided about a push now; `None` if the repository is not hosted here.
-pub fn preview(
-    store: &dyn EventStore,
-    rules: &Rules,
-    repos: &Repos,
-    repo: &RepoId,
-    commands: &[Command],
-) -> Result<Option<Preview>> {
+pub fn preview(store: &dyn EventStore, question: &PushQuestion<'_>) -> Result<Option<Preview>> {
+    let PushQuestion { rules, host, repo, commands, now } = *question;
     let snapshot = store.read()?;
     let mut roles = RoleCache::default();
-    let Some(scene) = scene(&*snapshot, &mut roles, rules, repos, repo, commands)? else {
+    let Some(scene) = scene(&*snapshot, &mut roles, rules, host, repo, commands)? else {
         return Ok(None);
     };
     let decision = authorise(commands, &scene);
@@ -48,8 +53,7 @@ pub fn preview(
     }
     let obstacle = match &decision {
         Decision::Deny(Denial::Differs { state, .. }) => {
-            let (store, now) = (&*snapshot, Time::default());
-            let (wanted_for, roles) = (Duration::ZERO, RoleCache::default());
+            let (store, repos, wanted_for) = (&*snapshot, &*host.repos, host.wanted.kept);
             let mut hall = Hall { store, rules, repos, now, wanted_for, roles };
             hall.of(state)?.map(|it| it.words)
         }
@@ -75,6 +79,8 @@ pub struct Need {
     pub wants: BTreeSet<Oid>,
     /// What it has, as far as the source has it too.
     pub has: BTreeSet<Oid>,
+    /// How many refs it will have.
+    pub refs: usize,
 }
 
 pub fn others_in_need(
@@ -99,9 +105,10 @@ pub fn others_in_need(
             continue;
         }
         let tips = repos.shown(&view.repo).map(|shown| shown.governed()).unwrap_or_default();
-        let shared = |oid: &Oid| there.as_ref().is_some_and(|store| store.entry(oid).is_some());
+        let shared = |oid: &Oid| there.as_ref().is_some_and(|store| store.contains(oid));
         let has = tips.into_values().filter(shared).collect();
-        needs.push(Need { repo: view.repo, wants: state.objects(), has });
+        let (wants, refs) = (state.objects(), state.refs.len());
+        needs.push(Need { repo: view.repo, wants, has, refs });
     }
     Ok(needs)
 }
@@ -150,7 +157,7 @@ pub struct Round(Cursor);
 
 impl Default for Round {
     fn default() -> Self {
-        let kinds = Some(vec![Kind::ANNOUNCEMENT]);
+        let kinds = Some([Kind::ANNOUNCEMENT].into());
         let announcements = Filter { kinds, ..Filter::default() };
         Self(Cursor::new([announcements].into(), Want::Bodies, u64::MAX, Timestamp(u64::MAX)))
     }

@@ -8,7 +8,7 @@ use super::roles::RoleCache;
 use super::second_chance::{Orphan, Revived, revive};
 use crate::metrics::Refused;
 use grasp_core::maintainers::Family;
-use grasp_core::policy::{Lasting, Reason, Rules};
+use grasp_core::policy::{Reason, RefusalClass, Rules};
 use grasp_core::{
     Event, EventId, Filter, Identifier, Kind, PubKey, RepoId, Time, Timestamp, VerifiedEvent,
 };
@@ -115,18 +115,23 @@ impl Clerk<'_> {
         it: &Candidate<'_>,
         reason: &Reason,
     ) -> Result<()> {
-        if it.from.source == SourceKind::Direct || reason.lasting() == Lasting::Passing {
+        if it.from.source == SourceKind::Direct {
             return Ok(());
         }
-        if reason.lasting() == Lasting::Forever {
-            return remember(txn, it.event, None, self.now);
+        match reason.class() {
+            RefusalClass::Forever => return remember(txn, it.event, None, self.at.wall),
+            RefusalClass::UntilKnown => {}
+            RefusalClass::Known
+            | RefusalClass::Passing
+            | RefusalClass::NoRoom
+            | RefusalClass::Fault => return Ok(()),
         }
         let (event, from) = (Arc::clone(it.event), it.from.clone());
         self.effects.orphans.push(Orphan { event, from });
         match (it.event.kind, it.event.d().parse()) {
             (Kind::ANNOUNCEMENT | Kind::STATE, Ok(identifier)) => {
                 let until = RepoId { owner: it.event.pubkey, identifier };
-                remember(txn, it.event, Some(&until), self.now)
+                remember(txn, it.event, Some(&until), self.at.wall)
             }
             // It may be anchored by whatever comes, so it has to be asked for again.
             _ => Ok(()),

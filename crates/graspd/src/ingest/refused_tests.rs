@@ -42,7 +42,7 @@ fn s18_the_inventory_is_what_is_served_what_waits_and_what_was_refused() {
     let refused = Project::new().acme.state(&Author::number(8), THEN + 9, &[], None);
     assert!(!machine.is_synced(&refused));
     let now = Clock::default().now().timestamp();
-    let both = vec![Kind::ANNOUNCEMENT, Kind::STATE];
+    let both = [Kind::ANNOUNCEMENT, Kind::STATE].into();
     let all = Filter { kinds: Some(both), limit: Some(1), ..Filter::default() };
     let has = |filter: &Filter| inventory(&*machine.store, filter, now, 100).unwrap();
     let of = |events: &[&VerifiedEvent]| -> Vec<(Timestamp, EventId)> {
@@ -53,7 +53,7 @@ fn s18_the_inventory_is_what_is_served_what_waits_and_what_was_refused() {
     assert_eq!(has(&late), of(&[&refused]));
     let early = Filter { until: Some(Timestamp(THEN)), ..all.clone() };
     assert_eq!(has(&early), of(&[&held]));
-    let named = Filter { tags: [(b'd', vec!["acme".to_owned()])].into(), ..all.clone() };
+    let named = Filter { tags: [(b'd', ["acme".to_owned()].into())].into(), ..all.clone() };
     assert_eq!(has(&named), of(&[&held]), "nobody knows what a refused event was tagged with");
     let any = inventory(&*machine.store, &all, now, 1).unwrap();
     assert_eq!(any.len(), 2, "one more than fits says that there are too many");
@@ -123,6 +123,6 @@ fn s29_the_set_of_refused_ids_is_bounded_and_the_oldest_go() {
     assert_eq!(refused::counts(&*snapshot).unwrap().total(), 100_000);
     assert!(!is_refused(&*snapshot, &numbered(9).id).unwrap());
     assert!(is_refused(&*snapshot, &numbered(10).id).unwrap());
-    let filter = Filter { kinds: Some(vec![Kind::STATE]), ..Filter::default() };
+    let filter = Filter { kinds: Some([Kind::STATE].into()), ..Filter::default() };
     assert_eq!(positions(&*snapshot, &filter).unwrap().len(), 100_000);
 }

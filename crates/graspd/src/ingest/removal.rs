@@ -2,6 +2,7 @@
 //! look at the repositories again, and what it replaced comes back where its author left that.
 
 use super::admit::Effects;
+use super::claims;
 use super::holds;
 use super::plan::view_key;
 use super::serving::{has_history, keep_waiting, restore, serve};
@@ -51,6 +52,9 @@ fn went(
     }
     if space == Space::Held {
         holds::end(txn, &event.id)?;
+    }
+    if matches!(space, Space::Served | Space::Held) {
+        claims::release_all(txn, event)?;
     }
     let repo = event.coordinate().and_then(|it| it.repo());
     match (repo, space) {
@@ -152,16 +156,23 @@ fn concerning(space: Space, event: &VerifiedEvent) -> Option<(Space, VerifiedEve
     (waits || kinds.contains(&event.kind)).then(|| (space, event.clone()))
 }
 
+/// An owner leaves, at this wall time; what is said instead may have to wait.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Departure<'a> {
+    pub(super) withdrawal: &'a Withdrawal,
+    pub(super) hold: Hold,
+    pub(super) wall: Time,
+}
+
 /// The owner left: the repository's announcement is no longer served.
 pub(super) fn withdraw(
     txn: &mut dyn Transaction,
     event: &Arc<VerifiedEvent>,
     from: &Provenance,
-    withdrawal: &Withdrawal,
-    hold: Hold,
+    departure: Departure<'_>,
     effects: &mut Effects,
 ) -> Result<Vec<Fresh>> {
-    let now = hold.since;
+    let Departure { withdrawal, hold, wall: now } = departure;
     let coordinate = withdrawal.repo.coordinate();
     // First it has its place: if there is no room for it, nothing has happened.
     let (stays, fresh) = match withdrawal.remains {

@@ -1,6 +1,7 @@
 //! Events come to be served, and versions they replace are remembered. A state is only served
 //! through here after its refs have moved.
 
+use super::held_room::{self, HeldPlace};
 use super::holds;
 use super::plan::view_key;
 use super::views::HISTORY_MAX;
@@ -73,6 +74,7 @@ pub(super) fn keep_waiting(
             holds::end(txn, &older)?;
         }
         holds::set(txn, &event.id, &hold)?;
+        held_room::enter(txn, &event.id, &HeldPlace::of(event, from))?;
     }
     Ok(Vec::new())
 }

@@ -19,6 +19,8 @@ pub struct Signed {
     pub in_force: Option<BTreeMap<RefName, Oid>>,
     /// Of a state that beats it and lacks objects here.
     pub waiting: Option<BTreeMap<RefName, Oid>>,
+    /// Of the states before it, as far as they are remembered.
+    pub earlier: Vec<BTreeMap<RefName, Oid>>,
 }
 
 /// `None` if the repository is not served here.
@@ -61,6 +63,7 @@ impl<'a> Signatures<'a> {
             announcement,
             in_force: governing.map(|it| it.state.refs.clone()),
             waiting: newest.map(|it| it.state.refs.clone()),
+            earlier: spoken.iter().map(|it| it.state.refs.clone()).collect(),
         }))
     }
 

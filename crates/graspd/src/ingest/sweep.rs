@@ -3,7 +3,9 @@
 
 use super::admit::Effects;
 use super::affected::Intent;
+use super::claims;
 use super::copies;
+use super::held_room;
 use super::holds;
 use super::plan::{followed, view_key};
 use super::refused;
@@ -13,6 +15,7 @@ use super::uploads;
 use super::views::hosted;
 use super::wanted;
 use super::writer::Desk;
+use crate::clock::ClockReading;
 use crate::host::Chore;
 use crate::hub::Fresh;
 use grasp_core::hold::{Due, Hold};
@@ -22,7 +25,7 @@ use grasp_store::{
     Budget, Cursor, Hit, Progress, Result, Shelf, Snapshot, Space, StoredEvent, Transaction, Want,
 };
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Holds looked at in one sweep.
 const DUE_MAX: usize = 1_000;
@@ -34,27 +37,17 @@ const PRUNED_EVERY: Duration = Duration::from_secs(3_600);
 const ASIDE_FOR: Duration = Duration::from_secs(7 * 86_400);
 /// Rows of the aside space looked at, the oldest first.
 const ASIDE_MAX: usize = 100_000;
-/// A clock that moves this much on its own was set by somebody.
-const JUMP_MIN: Duration = Duration::from_secs(600);
+/// How often the wall time is written down, for the next start.
+const CLOCK_NOTED_EVERY: Duration = Duration::from_secs(300);
+/// A start so long after the last note may have a clock that is ahead.
+const CLOCK_NOTE_AGE_MAX: Duration = Duration::from_secs(900);
 
-/// What the last sweep saw of the clocks.
+/// When what was last done.
 #[derive(Debug, Default)]
 pub(super) struct Tide {
-    seen: Option<(Instant, Time)>,
     pruned: Option<Time>,
     cleaned: Option<Time>,
-}
-
-impl Tide {
-    /// How far the wall clock moved by itself, if that is more than time explains.
-    fn jump(&mut self, now: Time) -> Option<i64> {
-        let at = Instant::now();
-        let (then, told) = self.seen.replace((at, now))?;
-        let passed = i64::try_from(at.duration_since(then).as_millis()).ok()?;
-        let claimed = i64::try_from(now.0).ok()? - i64::try_from(told.0).ok()?;
-        let jump = claimed - passed;
-        (u128::from(jump.unsigned_abs()) > JUMP_MIN.as_millis()).then_some(jump)
-    }
+    clock_noted: Option<Time>,
 }
 
 impl Desk<'_> {
@@ -67,14 +60,18 @@ impl Desk<'_> {
     }
 
     fn try_sweep(&mut self, tide: &mut Tide) -> std::result::Result<Vec<Fresh>, SettleError> {
-        if let Some(jump) = tide.jump(self.now) {
-            tracing::warn!(jump_ms = jump, "the clock was set; deadlines move with it");
-            self.move_deadlines(jump)?;
-        }
-        self.writer.second_chance.drop_old(self.now);
-        let prune = is_time(&mut tide.pruned, self.now, PRUNED_EVERY);
-        let clean = is_time(&mut tide.cleaned, self.now, self.writer.host.cleanup_every);
+        self.writer.second_chance.drop_old(self.at.wall);
         let mut fresh = self.retry()?;
+        // What a clock that was set too far ahead deletes is gone.
+        if !self.writer.clock.may_delete() {
+            return Ok(fresh);
+        }
+        // A time that is in doubt is not noted: after a restart it would count as confirmed.
+        if is_time(&mut tide.clock_noted, self.at.now, CLOCK_NOTED_EVERY) {
+            self.note_clock()?;
+        }
+        let prune = is_time(&mut tide.pruned, self.at.now, PRUNED_EVERY);
+        let clean = is_time(&mut tide.cleaned, self.at.now, self.writer.host.cleanup_every);
         if !self.has_work()? && !prune && !clean {
             return Ok(fresh);
         }
@@ -115,17 +112,17 @@ impl Desk<'_> {
         prune: bool,
         given_up: &[RepoId],
     ) -> Result<(Effects, refused::Counts)> {
-        let (writer, now) = (self.writer, self.now);
+        let (writer, ClockReading { now, wall }) = (self.writer, self.at);
         let (mut effects, mut expired) = (Effects::default(), refused::Counts::default());
-        sweep_expired(txn, now.timestamp(), now, &mut effects)?;
-        sweep_vanished(txn, now, &mut effects)?;
+        sweep_expired(txn, wall.timestamp(), wall, &mut effects)?;
+        sweep_vanished(txn, wall, &mut effects)?;
         self.expire(txn, &mut effects)?;
         let waits = |txn: &dyn Transaction, id: &EventId| txn.contains(Space::Held, id);
         effects.discards.extend(uploads::take_expired(txn, now, waits)?);
         if prune {
-            wanted::prune(txn, now, &writer.host.wanted)?;
-            prune_expired(txn, now)?;
-            expired = refused::prune(txn, now, writer.second_chance.ids_for)?;
+            wanted::prune(txn, wall, &writer.host.wanted)?;
+            prune_expired(txn, wall)?;
+            expired = refused::prune(txn, wall, writer.second_chance.ids_for)?;
             self.prune_aside(txn)?;
         }
         for repo in given_up {
@@ -138,8 +135,8 @@ impl Desk<'_> {
 
     fn has_work(&self) -> Result<bool> {
         let snapshot = self.writer.store.read()?;
-        Ok(snapshot.needs_sweep(self.now.timestamp())?
-            || !holds::due(&*snapshot, self.now, 1)?.is_empty()
+        Ok(snapshot.needs_sweep(self.at.wall.timestamp())?
+            || !holds::due(&*snapshot, self.at.now, 1)?.is_empty()
             || !snapshot.notes(Shelf::Uploads, &[], 1)?.is_empty())
     }
 
@@ -148,6 +145,9 @@ impl Desk<'_> {
         let begun = Intent::all(&*self.writer.store.read()?)?;
         let mut fresh = Vec::new();
         for (key, intent) in begun {
+            if self.paused.contains(&key) {
+                continue;
+            }
             let carried = self.carry(&key, &intent);
             carried.complain();
             fresh.extend(carried.fresh);
@@ -157,31 +157,31 @@ impl Desk<'_> {
 
     /// Ends or puts to sleep what waited long enough.
     fn expire(&self, txn: &mut dyn Transaction, effects: &mut Effects) -> Result<()> {
-        let host = &self.writer.host;
-        for id in holds::due(txn, self.now, DUE_MAX)? {
+        let (host, now) = (&self.writer.host, self.at.now);
+        for id in holds::due(txn, now, DUE_MAX)? {
             let header = txn.header(Space::Held, &id)?;
             let (Some(header), Some(hold)) = (header, holds::of(txn, &id)?) else {
                 holds::end(txn, &id)?;
                 continue;
             };
             if host.in_flight.contains(&id) {
-                holds::set(txn, &id, &hold.extended(self.now, host.patience))?;
+                holds::set(txn, &id, &hold.extended(now, host.patience))?;
                 continue;
             }
             if host.fetching.contains(&id) {
-                wanted::defer(txn, &id, hold, self.now)?;
+                wanted::defer(txn, &id, hold, now)?;
                 continue;
             }
-            match hold.due(header.kind, self.now, host.patience) {
+            match hold.due(header.kind, now, host.patience) {
                 Due::NotYet => {}
                 Due::Sleep(asleep) => holds::set(txn, &id, &asleep)?,
                 Due::Expire if self.sleeps_on(txn, &id)? => {
-                    let deadline = self.now.plus(host.patience.asleep);
+                    let deadline = now.plus(host.patience.asleep);
                     holds::set(txn, &id, &Hold { deadline, ..hold })?;
                 }
                 Due::Expire => {
                     tracing::info!(%id, kind = header.kind.0, "gave up waiting for git data");
-                    wanted::give_up(txn, &id, self.now, &host.wanted, effects)?;
+                    wanted::give_up(txn, &id, self.at.wall, &host.wanted, effects)?;
                 }
             }
         }
@@ -201,7 +201,7 @@ impl Desk<'_> {
         let kinds = [Kind::DELETION, Kind::VANISH, Kind::ANNOUNCEMENT];
         let mut old = Vec::new();
         let mut sink = |it: StoredEvent| {
-            if self.now.since(it.provenance.received) > ASIDE_FOR {
+            if self.at.wall.since(it.provenance.received) > ASIDE_FOR {
                 old.push((it.event.id, it.event.coordinate().and_then(|it| it.repo())));
             }
         };
@@ -225,7 +225,7 @@ impl Desk<'_> {
             let coordinate = repo.coordinate();
             let has_returned = snapshot.current_position(Space::Served, &coordinate)?.is_some()
                 || snapshot.current_position(Space::Held, &coordinate)?.is_some();
-            if has_returned || self.now.since(Time(since)) < host.retention {
+            if has_returned || self.at.wall.since(Time(since)) < host.retention {
                 continue;
             }
             tracing::info!(%repo, "the data of an owner who left is given up");
@@ -242,15 +242,23 @@ impl Desk<'_> {
         Ok((given_up, moved))
     }
 
-    fn move_deadlines(&self, jump_ms: i64) -> Result<()> {
-        let patience = self.writer.host.patience;
-        self.writer.store.write(&mut |txn| {
-            for (id, hold) in holds::all(txn)? {
-                let deadline = Time(hold.deadline.0.saturating_add_signed(jump_ms));
-                holds::set(txn, &id, &Hold { deadline, ..hold }.clamped(self.now, patience))?;
-            }
-            Ok(())
-        })
+    /// For the next start.
+    fn note_clock(&self) -> Result<()> {
+        let wall = self.at.wall.0.to_be_bytes();
+        self.writer.store.write(&mut |txn| txn.put_note(Shelf::Clock, &[], &wall))
+    }
+
+    /// A start is as good as a step: if the wall clock says that much has passed since the last note,
+    /// that may be so, or the clock is ahead.
+    fn doubt_clock(&self) -> Result<()> {
+        let snapshot = self.writer.store.read()?;
+        let noted = snapshot.note(Shelf::Clock, &[])?;
+        let noted = noted.and_then(|note| note.try_into().ok()).map(u64::from_be_bytes);
+        let age = noted.map(|noted| self.at.wall.since(Time(noted)));
+        if age.is_some_and(|age| age > CLOCK_NOTE_AGE_MAX) {
+            self.writer.clock.doubt_start();
+        }
+        Ok(())
     }
 
     /// Brings one repository in line, because something looked wrong with it.
@@ -275,6 +283,8 @@ impl Desk<'_> {
     pub(super) fn recover(&mut self) -> anyhow::Result<()> {
         let layout = &self.writer.host.layout;
         let store = &self.writer.store;
+        // Before anything is planned: a pull request without a claim has no ref.
+        store.write(&mut claims::complete)?;
         let begun = Intent::all(&*store.read()?)?;
         for (key, intent) in &begun {
             self.unlock(intent)?;
@@ -294,6 +304,9 @@ impl Desk<'_> {
             tracing::warn!(%error, "half-received data stays until the next start");
         }
         self.give_deadlines()?;
+        let held = ids_in(&*store.read()?, Space::Held)?;
+        store.write(&mut |txn| held_room::recount(txn, &held))?;
+        self.doubt_clock()?;
         store.write(&mut |txn| refused::tie_to(txn, &self.writer.rules))?;
         self.report_strangers()
     }
@@ -334,16 +347,17 @@ impl Desk<'_> {
         Ok(family.keys().to_vec())
     }
 
-    /// Everything held has a deadline, and none is further away than it could be.
+    /// Everything held has its full time, and so have uploads.
     fn give_deadlines(&self) -> anyhow::Result<()> {
-        let (now, patience) = (self.now, self.writer.host.patience);
+        let (now, patience) = (self.at.now, self.writer.host.patience);
+        let uploads_until = now.plus(self.writer.host.uploads.patience);
         let held = ids_in(&*self.writer.store.read()?, Space::Held)?;
         self.writer.store.write(&mut |txn| {
             for id in &held {
                 let hold = holds::of(txn, id)?.unwrap_or_else(|| Hold::begin(now, patience));
-                holds::set(txn, id, &hold.clamped(now, patience))?;
+                holds::set(txn, id, &hold.restarted(now, patience))?;
             }
-            Ok(())
+            uploads::restart(txn, uploads_until)
         })?;
         Ok(())
     }

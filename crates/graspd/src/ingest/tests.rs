@@ -4,10 +4,12 @@ use super::admit::{Admission, Bounds, Candidate, Clerk, Effects, Purse};
 use super::import;
 use super::roles::RoleCache;
 use super::withdraw_blacklisted;
+use crate::clock::ClockReading;
 use crate::repos::Repos;
 use grasp_core::hold::Patience;
 use grasp_core::maintainers::MaintainerRule;
 use grasp_core::policy::Rules;
+use grasp_core::proposal_share::ProposalLimits;
 use grasp_core::service::{Authority, Service};
 use grasp_core::{Kind, PubKey, Time, VerifiedEvent};
 use grasp_git::Layout;
@@ -40,6 +42,7 @@ impl Desk {
             aside_events_max: 100,
             aside_bytes_max: 1 << 20,
             burials_per_author_max: 5,
+            proposals: ProposalLimits::default(),
         };
         let store = in_memory(&Options { budget_bytes, ..Options::default() }).unwrap();
         // No repository has a directory here.
@@ -54,11 +57,12 @@ impl Desk {
         store
             .write(&mut |txn| {
                 let now = Time::from_secs(NOW);
+                let at = ClockReading { now, wall: now };
                 let purse = Purse { new_repository: &mut || Ok(()), hold: &mut || Ok(()) };
                 let (effects, patience) = (&mut Effects::default(), Patience::default());
-                let mut clerk =
-                    Clerk { rules, bounds, now, roles, repos, patience, effects, purse };
-                admission = Some(clerk.admit(txn, &Candidate { event: &event, from: &from })?);
+                let mut clerk = Clerk { rules, bounds, at, roles, repos, patience, effects, purse };
+                admission =
+                    Some(clerk.admit(txn, &Candidate { event: &event, from: &from, ip: None })?);
                 Ok(())
             })
             .unwrap();

@@ -14,6 +14,7 @@ pub(super) struct Upload {
     pub(super) bytes: u64,
     /// Who brought it, as an opaque word; empty for nobody in particular.
     pub(super) from: String,
+    /// By steady time; every start gives the full time again.
     pub(super) deadline: Time,
 }
 
@@ -26,6 +27,9 @@ pub struct UploadLimits {
     pub bytes_max: u64,
     pub count_per_repository_max: usize,
 }
+
+/// Unpublished pull requests of one repository that may come from one address.
+const PER_ADDRESS_MAX: usize = 8;
 
 fn prefix(repo: &RepoId) -> Vec<u8> {
     // No identifier contains a control character, so the zero ends it.
@@ -97,6 +101,17 @@ pub(super) fn take_expired(
     unused(txn, expired)
 }
 
+/// After a start: nothing is given up because of a clock that was wrong.
+pub(super) fn restart(txn: &mut dyn Transaction, deadline: Time) -> Result<()> {
+    for (key, note) in txn.notes(Shelf::Uploads, &[], usize::MAX)? {
+        let upload = Upload { deadline, ..read(&note)? };
+        let note =
+            serde_json::to_vec(&upload).map_err(|_| StoreError::Damaged("unwritable upload"))?;
+        txn.put_note(Shelf::Uploads, &key, &note)?;
+    }
+    Ok(())
+}
+
 fn remove_all(
     txn: &mut dyn Transaction,
     prefix: &[u8],
@@ -139,20 +154,26 @@ pub(super) fn refusal(
     (rows, bytes): (usize, u64),
     limits: &UploadLimits,
 ) -> Result<Option<&'static str>> {
-    let (mut total, mut of_repo, mut of_ip, mut count) = (bytes, bytes, bytes, rows);
+    let (mut total, mut of_repo, mut of_ip) = (bytes, bytes, bytes);
+    let (mut count, mut count_of_ip) = (rows, rows);
     let own = prefix(repo);
     for (key, note) in store.notes(Shelf::Uploads, &[], usize::MAX)? {
         let upload = read(&note)?;
+        let is_own = key.starts_with(&own);
+        let is_theirs = !from.is_empty() && upload.from == from;
         total += upload.bytes;
-        if key.starts_with(&own) {
+        if is_own {
             of_repo += upload.bytes;
             count += 1;
         }
-        if !from.is_empty() && upload.from == from {
+        if is_theirs {
             of_ip += upload.bytes;
         }
+        count_of_ip += usize::from(is_own && is_theirs);
     }
-    Ok(if of_ip > limits.bytes_per_ip_max {
+    Ok(if !from.is_empty() && count_of_ip > PER_ADDRESS_MAX {
+        Some(TOO_MANY)
+    } else if of_ip > limits.bytes_per_ip_max {
         Some("your address has too much waiting for pull requests that were not published")
     } else if of_repo > limits.bytes_per_repository_max || count > limits.count_per_repository_max {
         Some("this repository has too many unpublished pull requests waiting")
@@ -161,4 +182,49 @@ pub(super) fn refusal(
     } else {
         None
     })
+}
+
+const TOO_MANY: &str =
+    "one address may have 8 unpublished pull requests waiting in a repository, and yours has them";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use grasp_core::PubKey;
+    use grasp_store::{EventStore, Options, in_memory};
+
+    const LIMITS: UploadLimits = UploadLimits {
+        patience: Duration::from_secs(1),
+        bytes_per_ip_max: 1 << 20,
+        bytes_per_repository_max: 1 << 20,
+        bytes_max: 1 << 20,
+        count_per_repository_max: 100,
+    };
+
+    fn repo(owner: u8) -> RepoId {
+        RepoId { owner: PubKey::from_bytes([owner; 32]), identifier: "acme".parse().unwrap() }
+    }
+
+    #[test]
+    fn one_address_gets_eight_of_the_places_for_unpublished_pull_requests_of_a_repository() {
+        let store = in_memory(&Options::default()).unwrap();
+        let refused = |repo: &RepoId, from: &str, rows: usize| {
+            refusal(&*store.read().unwrap(), repo, from, (rows, 10), &LIMITS).unwrap()
+        };
+        for place in 0..100_u8 {
+            let from = format!("203.0.113.{}", place / 8);
+            assert_eq!(refused(&repo(1), &from, 1), None, "place {place}");
+            let (event, tip) = (EventId::from_bytes([place; 32]), Oid::from_bytes([place; 20]));
+            let (quarantine, deadline) = ("0".repeat(32), Time(1));
+            let upload = Upload { event, tip, quarantine, bytes: 10, from: from.clone(), deadline };
+            store.write(&mut |txn| put(txn, &repo(1), &upload)).unwrap();
+            let full = place % 8 == 7;
+            assert_eq!(refused(&repo(1), &from, 1).is_some_and(|why| why == TOO_MANY), full);
+            assert_eq!(refused(&repo(2), &from, 8), None, "another repository has its own places");
+            assert_eq!(refused(&repo(2), &from, 9), Some(TOO_MANY), "also with one push");
+        }
+        let late = refused(&repo(1), "203.0.113.99", 1);
+        assert!(late.is_some_and(|why| why.contains("this repository has too many")), "{late:?}");
+        assert_eq!(refused(&repo(2), "", 9), None, "who is not counted is not refused");
+    }
 }

@@ -4,21 +4,22 @@
 use super::gather::family;
 use super::holds;
 use super::roles::RoleCache;
-use crate::repos::{Repos, Store};
+use crate::host::Host;
+use crate::repos::Store;
 use grasp_core::hold::Phase;
 use grasp_core::maintainers::{Family, Standing};
 use grasp_core::nip34::{Announcement, PullRequest, State};
 use grasp_core::policy::Rules;
 use grasp_core::push::{Candidate, Command, Proposal, Scene, Target};
 use grasp_core::terms::Term;
-use grasp_core::{Coordinate, EventId, Identifier, Kind, PubKey, RepoId};
+use grasp_core::{Coordinate, Event, EventId, Identifier, Kind, Oid, PubKey, RepoId};
 use grasp_store::{Result, Snapshot, Space, StoredEvent};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Versions of one author's state kept after they were replaced.
 pub(super) const HISTORY_MAX: usize = 10;
 /// Views of one family that are kept in line; more owners of one project than this list us rarely.
-const VIEWS_MAX: usize = 128;
+pub(super) const VIEWS_MAX: usize = 128;
 
 /// One owner's repository here.
 #[derive(Debug)]
@@ -99,7 +100,6 @@ pub(super) fn views(
     let ordered = ordered.chain(others().filter(|owner| !is_served(owner)));
     for owner in ordered {
         if found.len() == VIEWS_MAX {
-            tracing::warn!(%identifier, "more views than are kept in line");
             break;
         }
         let repo = RepoId { owner: *owner, identifier: identifier.clone() };
@@ -107,9 +107,10 @@ pub(super) fn views(
         let shares = |other: &View| !other.members.is_disjoint(&members);
         let belongs =
             around.contains(owner) || !members.is_disjoint(around) || found.iter().any(shares);
-        let Some((current, standing)) = announcement(store, &repo)?.filter(|_| belongs) else {
+        if !belongs {
             continue;
-        };
+        }
+        let Some((current, standing)) = announcement(store, &repo)? else { continue };
         if Announcement::parse(&current.event).is_ok_and(|it| rules.hosts(&it)) {
             found.push(View { repo, standing, members });
         }
@@ -123,8 +124,12 @@ pub(super) fn state_of(author: &PubKey, identifier: &Identifier) -> Coordinate {
 }
 
 pub(super) fn candidate(stored: &StoredEvent) -> Option<Candidate> {
-    let state = State::parse(&stored.event).ok()?;
-    Some(Candidate { id: stored.event.id, rank: stored.event.rank(), state })
+    candidate_of(&stored.event)
+}
+
+pub(super) fn candidate_of(event: &Event) -> Option<Candidate> {
+    let state = State::parse(event).ok()?;
+    Some(Candidate { id: event.id, rank: event.rank(), state })
 }
 
 /// The state an author has waiting.
@@ -170,9 +175,9 @@ pub(super) fn governing(
     Ok(preferred(&states).cloned())
 }
 
-/// Are all objects here that this state's branches and tags point to?
+/// Can every branch and tag of this state be shown here?
 pub(super) fn is_complete(store: &Store, state: &State) -> bool {
-    state.refs.iter().all(|(name, oid)| store.fits(name, oid))
+    store.entries(&state.refs).is_complete()
 }
 
 /// Everything the decision about a push looks at; `None` if the repository is not hosted here.
@@ -180,14 +185,14 @@ pub(super) fn scene(
     store: &dyn Snapshot,
     roles: &mut RoleCache,
     rules: &Rules,
-    repos: &Repos,
+    host: &Host,
     repo: &RepoId,
     commands: &[Command],
 ) -> Result<Option<Scene>> {
     if hosted(store, rules, repo)?.is_none() {
         return Ok(None);
     }
-    let shown = repos.shown(repo).map_err(|error| {
+    let shown = host.repos.shown(repo).map_err(|error| {
         tracing::error!(%error, "a repository cannot be read");
         grasp_store::StoreError::Damaged("a repository's refs cannot be read")
     })?;
@@ -199,13 +204,32 @@ pub(super) fn scene(
         held.extend(waits.filter(|it| it.state.satisfiable && it.state.names_objects()));
         before.extend(said(store, member, &repo.identifier)?);
     }
-    Ok(Some(Scene {
+    let mut scene = Scene {
         refs: shown.governed(),
         proposals: shown.refs.proposals.iter().map(|(id, entry)| (*id, entry.oid)).collect(),
         held,
         governing: preferred(&before).cloned(),
         known: known_proposals(store, repo, commands)?,
-    }))
+        lost: host.same_second.of(&repo.identifier),
+        present: BTreeSet::new(),
+    };
+    scene.present = present_objects(&scene, host, repo, commands);
+    Ok(Some(scene))
+}
+
+/// Objects of the states in question that this repository has, apart from those the push brings.
+fn present_objects(
+    scene: &Scene,
+    host: &Host,
+    repo: &RepoId,
+    commands: &[Command],
+) -> BTreeSet<Oid> {
+    let Ok(Some(objects)) = host.repos.store(repo) else { return BTreeSet::new() };
+    let named: BTreeSet<Oid> = commands.iter().filter_map(|command| command.new).collect();
+    let signed = scene.candidates().flat_map(|it| &it.state.refs);
+    let differing = signed.filter(|(name, oid)| scene.refs.get(*name) != Some(*oid));
+    let asked: BTreeSet<Oid> = differing.map(|(_, oid)| *oid).collect();
+    asked.difference(&named).copied().filter(|oid| objects.contains(oid)).collect()
 }
 
 fn known_proposals(

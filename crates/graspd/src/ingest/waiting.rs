@@ -11,7 +11,7 @@ use crate::repos::Repos;
 use grasp_core::hold::Phase;
 use grasp_core::policy::{Needs, Origin, Rules, Subject, Verdict, Waits, judge};
 use grasp_core::terms::Term;
-use grasp_core::{EventId, PubKey, RepoId, Time};
+use grasp_core::{EventId, PubKey, RepoId, Time, WallOffset};
 use grasp_engine::hunt::FamilyId;
 use grasp_store::{Result, Shelf, Snapshot, Space, StoredEvent};
 use std::collections::BTreeSet;
@@ -29,6 +29,16 @@ pub struct Waiting {
     pub words: String,
     /// Under which names its git data is looked for.
     pub families: Vec<FamilyId>,
+}
+
+impl Waiting {
+    /// For people: a hold's moments are kept in steady time.
+    pub fn shift_to_wall(&mut self, offset: WallOffset) {
+        if self.rest != Rest::Wanted {
+            self.since = offset.to_wall(self.since);
+            self.until = offset.to_wall(self.until);
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 //! nobody push; when its objects are found it waits again for a moment, and is released as usual.
 
 use super::admit::Effects;
+use super::claims::{self, PULL_REQUESTS};
 use super::holds;
 use super::removal::remove;
 use super::serving::keep_waiting;
@@ -116,6 +117,11 @@ pub(super) fn revive(
     let Some(wanted) = txn.get(Space::Wanted, id)? else { return Ok(None) };
     forget(txn, id)?;
     if is_outdone(txn, &wanted.event)? || txn.erased(&wanted.event)?.reaches(&wanted.event) {
+        return Ok(None);
+    }
+    if PULL_REQUESTS.contains(&wanted.event.kind)
+        && !claims::put_within(txn, &wanted.event, &wanted.provenance)?
+    {
         return Ok(None);
     }
     txn.remove_note(Shelf::Expired, id.as_bytes())?;

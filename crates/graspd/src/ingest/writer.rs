@@ -4,13 +4,14 @@ use super::admit::{Admission, Bounds, Clerk, Effects, Purse, extend};
 use super::affected::{Intent, IntentKey};
 use super::found::Taken;
 use super::helping::{Concluded, Incoming};
-use super::land::Outcome;
+use super::land::{Delivery, Landed, Outcome};
 use super::lanes::{Asker, Ingest, Sealed, Work};
+use super::paused::{PausedRelease, PausedReleases};
 use super::roles::RoleCache;
 use super::second_chance::{Arrivals, Revived, SecondChance};
 use super::settle::{SettleError, Settler};
 use super::sweep::Tide;
-use crate::clock::Clock;
+use crate::clock::{Clock, ClockReading};
 use crate::feed::Wake;
 use crate::host::{Chore, Host};
 use crate::hub::{Fresh, Hub};
@@ -18,12 +19,13 @@ use crate::metrics::Metrics;
 use crate::threads::essential;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use grasp_core::policy::{Answer, Prefix, Reason, Rules};
-use grasp_core::{EventId, Time};
+use grasp_core::{EventId, Kind};
 use grasp_relay::{Budgets, IpKey, Refused};
 use grasp_store::{EventStore, SourceKind, StoreError, Transaction};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 #[derive(Debug)]
@@ -46,11 +48,17 @@ pub struct Writer {
 pub(super) struct Desk<'a> {
     pub(super) writer: &'a Writer,
     pub(super) roles: &'a mut RoleCache,
-    pub(super) now: Time,
+    /// Holds and uploads wait by steady time; events are judged and recorded by wall time.
+    pub(super) at: ClockReading,
     /// Those whose refused events may be judged differently after this.
     pub(super) revived: Revived,
+    pub(super) paused: &'a mut PausedReleases,
+    /// How long one release may keep all others waiting; without it, until it is done.
+    pub(super) turn: Option<Duration>,
 }
 
+const NOT_STORED: Reason =
+    Reason::new(Prefix::Error, "store-error", "the event could not be stored; try again later");
 /// Events per transaction: many share one sync, none waits long for its neighbours.
 const HELPING: usize = 1024;
 /// Tags per transaction, within one event: each may be an index entry and dirty a page.
@@ -58,6 +66,9 @@ const HELPING_TAGS: usize = 50_000;
 const INBOX_LEN: usize = 4096;
 /// Batches of committed events not yet told to subscribers; beyond that the writer waits.
 const TELLER_LEN: usize = 64;
+
+/// How long one release may keep all others waiting.
+const TURN: Duration = Duration::from_millis(100);
 
 /// What came of a commit. Subscribers hear of it before its sender does: whoever was told yes finds
 /// the event with the very next question.
@@ -75,8 +86,8 @@ enum Reply {
 impl Writer {
     /// Finishes what a crash interrupted. Comes before anybody is let in.
     pub fn recover(&self) -> anyhow::Result<()> {
-        let mut roles = RoleCache::default();
-        self.desk(&mut roles).recover()
+        let (mut roles, mut paused) = (RoleCache::default(), PausedReleases::default());
+        Desk { turn: None, ..self.desk(&mut roles, &mut paused) }.recover()
     }
 
     /// Starts the writer, the teller and `lanes` verification threads. Dropping the returned
@@ -91,15 +102,16 @@ impl Writer {
         Ok((ingest, vec![writing, telling]))
     }
 
-    fn desk<'a>(&'a self, roles: &'a mut RoleCache) -> Desk<'a> {
-        Desk { writer: self, roles, now: self.clock.now(), revived: Revived::new() }
+    fn desk<'a>(&'a self, roles: &'a mut RoleCache, paused: &'a mut PausedReleases) -> Desk<'a> {
+        let (at, revived, turn) = (self.clock.read(), Revived::new(), Some(TURN));
+        Desk { writer: self, roles, at, revived, paused, turn }
     }
 
     fn run(self, mut inbox: mpsc::Receiver<Work>, teller: &Sender<Vec<News>>) {
         let mut work = Vec::with_capacity(HELPING);
-        let mut roles = RoleCache::default();
+        let (mut roles, mut paused) = (RoleCache::default(), PausedReleases::default());
         let mut tide = Tide::default();
-        while inbox.blocking_recv_many(&mut work, HELPING) > 0 {
+        while receive(&mut inbox, &mut work, &paused) {
             let mut batch = Vec::with_capacity(work.len());
             let mut tags = 0;
             for item in work.drain(..) {
@@ -109,17 +121,20 @@ impl Writer {
                         batch.push(sealed);
                     }
                     other => {
-                        self.desk(&mut roles).admit(std::mem::take(&mut batch), teller);
+                        let batch = std::mem::take(&mut batch);
+                        self.desk(&mut roles, &mut paused).admit(batch, teller);
                         tags = 0;
-                        self.desk(&mut roles).serve(other, &mut tide, teller);
+                        self.desk(&mut roles, &mut paused).serve(other, &mut tide, teller);
                     }
                 }
                 if tags > HELPING_TAGS {
-                    self.desk(&mut roles).admit(std::mem::take(&mut batch), teller);
+                    let batch = std::mem::take(&mut batch);
+                    self.desk(&mut roles, &mut paused).admit(batch, teller);
                     tags = 0;
                 }
             }
-            self.desk(&mut roles).admit(batch, teller);
+            self.desk(&mut roles, &mut paused).admit(batch, teller);
+            self.desk(&mut roles, &mut paused).resume(teller);
         }
     }
 
@@ -170,15 +185,61 @@ impl Desk<'_> {
                 let _ = done.send(());
                 return;
             }
-            Work::Land(delivery, answer) => {
-                let repo = delivery.repo.clone();
-                let (fresh, outcome) = self.land(*delivery);
-                if outcome == Outcome::Done {
-                    self.writer.host.send(Chore::Tidy(repo));
-                }
-                News { fresh, reply: Some(Reply::Push(answer, outcome)) }
+            Work::Land(mut delivery, answer) => {
+                let (fresh, landed) = self.land(&mut delivery);
+                let reply = match landed {
+                    Landed::Ended(outcome) => Some(self.push_ended(&delivery, outcome, answer)),
+                    Landed::Paused => {
+                        self.paused.await_last(*delivery, answer);
+                        None
+                    }
+                };
+                News { fresh, reply }
             }
         };
+        self.tell(news, teller);
+    }
+
+    fn push_ended(
+        &self,
+        delivery: &Delivery,
+        outcome: Outcome,
+        answer: oneshot::Sender<Outcome>,
+    ) -> Reply {
+        if outcome == Outcome::Done {
+            self.writer.host.send(Chore::Tidy(delivery.repo.clone()));
+        }
+        Reply::Push(answer, outcome)
+    }
+
+    /// Gives a release that was paused its next turn.
+    fn resume(&mut self, teller: &Sender<Vec<News>>) {
+        let Some(PausedRelease { key, push }) = self.paused.take_first() else { return };
+        let snapshot = self.writer.store.read();
+        let left = snapshot.and_then(|snapshot| Intent::read(&*snapshot, &key));
+        let carried = match left {
+            Ok(Some(intent)) => self.carry(&key, &intent),
+            // Another release has finished it.
+            Ok(None) => Carried::default(),
+            // It stays in the journal, and the next sweep finds it there.
+            Err(error) => Carried { error: Some(error.into()), ..Carried::default() },
+        };
+        carried.complain();
+        let reply = match push {
+            Some((delivery, answer)) if carried.is_paused => {
+                self.paused.await_last(delivery, answer);
+                None
+            }
+            Some((delivery, answer)) => {
+                let outcome = self.outcome(&delivery, carried.error.as_ref());
+                Some(self.push_ended(&delivery, outcome, answer))
+            }
+            None => None,
+        };
+        self.tell(News { fresh: carried.fresh, reply }, teller);
+    }
+
+    fn tell(&mut self, news: News, teller: &Sender<Vec<News>>) {
         let events = news.fresh.iter().map(|fresh| Arc::clone(&fresh.event)).collect();
         // The teller ends only after this thread does.
         let _ = teller.send(vec![news]);
@@ -198,7 +259,7 @@ impl Desk<'_> {
         let extended = self
             .writer
             .store
-            .write(&mut |txn| ids.iter().try_for_each(|id| extend(txn, id, self.now, patience)));
+            .write(&mut |txn| ids.iter().try_for_each(|id| extend(txn, id, self.at.now, patience)));
         if let Err(error) = extended {
             tracing::error!(%error, "a deadline could not be extended");
         }
@@ -231,10 +292,14 @@ impl Desk<'_> {
         for (sealed, admission) in batch.into_iter().zip(admissions) {
             let Admission { answer, code, fresh, .. } = admission;
             self.writer.metrics.event_judged(sealed.event.kind, answer.ok, code);
-            let is_new = answer.ok && !answer.text.starts_with("duplicate:");
+            self.writer.metrics.full.event_refused(code, self.writer.clock.now());
+            let is_new = answer.refusal.is_none();
             // What relays bring is counted where they are listened to.
             if is_new && sealed.from.source == SourceKind::Direct {
                 self.writer.metrics.sync.event(SourceKind::Direct);
+            }
+            if sealed.event.kind == Kind::STATE && code == Reason::SAME_SECOND_STATE.code() {
+                self.writer.host.same_second.keep(&sealed.event);
             }
             let (id, asker) = (sealed.event.id, sealed.asker);
             let reply = Some(Reply::Event { asker, id, answer, _room: sealed.room });
@@ -262,32 +327,39 @@ impl Desk<'_> {
 
     /// Does what is written down. What fails stays there and is tried again.
     pub(super) fn carry(&mut self, key: &IntentKey, intent: &Intent) -> Carried {
-        let (writer, now) = (self.writer, self.now);
+        let (writer, at) = (self.writer, self.at);
         let mut effects = Effects::default();
         let free = Purse { new_repository: &mut || Ok(()), hold: &mut || Ok(()) };
-        let (mut copies, mut fresh) = (Vec::new(), Vec::new());
+        let (mut copies, mut fresh, mut crowded) = (Vec::new(), Vec::new(), Vec::new());
         let mut settler = Settler {
             store: &*writer.store,
             host: &writer.host,
             rules: &writer.rules,
-            clerk: writer.clerk(self.roles, &mut effects, free, now),
-            now,
+            clerk: writer.clerk(self.roles, &mut effects, free, at),
             copies: &mut copies,
             fresh: &mut fresh,
             revived: &mut self.revived,
             wake: &writer.wake,
+            crowded: &mut crowded,
+            changes: 0,
+            until: self.turn.and_then(|turn| Instant::now().checked_add(turn)),
         };
-        let error = settler.carry_through(key, intent).err();
+        let mut error = settler.carry_through(key, intent).err();
+        let is_paused = matches!(error, Some(SettleError::Paused));
+        if is_paused {
+            error = None;
+            self.paused.add(*key);
+        }
+        crowded.into_iter().for_each(|identifier| self.paused.warn_crowded(identifier));
         writer.wake.touch(intent.affected.repos());
         copies.into_iter().for_each(|copying| writer.host.send(Chore::Copy(copying)));
-        Carried { fresh, error }
+        Carried { fresh, error, is_paused }
     }
 
     fn fail(&self, sealed: &Sealed, error: &StoreError) {
         tracing::error!(id = %sealed.event.id, %error, "an event could not be stored");
-        self.writer.metrics.event_judged(sealed.event.kind, false, "store-error");
-        let text = "error: the event could not be stored; try again later".to_owned();
-        sealed.asker.answer(&sealed.event.id, &Answer { ok: false, text });
+        self.writer.metrics.event_judged(sealed.event.kind, false, NOT_STORED.code());
+        sealed.asker.answer(&sealed.event.id, &Answer::refused(&NOT_STORED));
     }
 }
 
@@ -297,12 +369,12 @@ impl Writer {
         roles: &'a mut RoleCache,
         effects: &'a mut Effects,
         purse: Purse<'a>,
-        now: Time,
+        at: ClockReading,
     ) -> Clerk<'a> {
         Clerk {
             rules: &self.rules,
             bounds: &self.bounds,
-            now,
+            at,
             roles,
             repos: &self.host.repos,
             patience: self.host.patience,
@@ -313,10 +385,29 @@ impl Writer {
 }
 
 /// What came of an intent: what is served by now, and why that is not all.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Carried {
     pub(super) fresh: Vec<Fresh>,
     pub(super) error: Option<SettleError>,
+    /// It goes on in a later turn.
+    pub(super) is_paused: bool,
+}
+
+/// Waits for work, unless a release is paused and goes on. False when there will be none.
+fn receive(
+    inbox: &mut mpsc::Receiver<Work>,
+    work: &mut Vec<Work>,
+    paused: &PausedReleases,
+) -> bool {
+    if paused.is_empty() {
+        return inbox.blocking_recv_many(work, HELPING) > 0;
+    }
+    while work.len() < HELPING
+        && let Ok(item) = inbox.try_recv()
+    {
+        work.push(item);
+    }
+    true
 }
 
 impl Carried {

@@ -104,7 +104,6 @@ impl Checker {
         let closing = self.node.closing.clone();
         let mut word = None;
         loop {
-            self.rounds.mind_the_clock(self.node.clock.now());
             if let Some(word) = word.take() {
                 self.hear(word).await;
             }
@@ -233,13 +232,13 @@ impl Checker {
 
     /// What nobody has renewed for long is not followed any more. And the figures are told.
     async fn tidy(&mut self, now: Time) {
-        // A moment further ahead is one of a clock that was set back.
-        if now < self.tidy_at && self.tidy_at.since(now) <= TIDY_EVERY {
+        if now < self.tidy_at {
             return;
         }
+        let wall = self.node.clock.wall();
         let age_max = self.node.reports.identity.verdict_age_max;
         self.tidy_at = now.plus(TIDY_EVERY.min(age_max / 4));
-        let found = self.ask(move |store| tell::summary(&*store.read()?, now, age_max)).await;
+        let found = self.ask(move |store| tell::summary(&*store.read()?, wall, age_max)).await;
         if let Some(ledger) = found {
             self.node.metrics.ledger.tell(&ledger);
         }
@@ -248,9 +247,9 @@ impl Checker {
             self.node.ingest.jot(Box::new(jotting)).await;
         }
         // Only once everything that is followed had its turn.
-        if now.since(self.started) > age_max * 2 {
+        if now.since(self.started) > age_max * 2 && self.node.clock.may_delete() {
             let age_ms = u64::try_from(age_max.as_millis()).unwrap_or(u64::MAX);
-            let than = Time(now.0.saturating_sub(age_ms.saturating_mul(2)));
+            let than = Time(wall.0.saturating_sub(age_ms.saturating_mul(2)));
             let jotting = move |txn: &mut dyn Transaction| {
                 super::forget_older(txn, than, FORGOTTEN_MAX).map(drop)
             };

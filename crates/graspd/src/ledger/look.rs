@@ -3,11 +3,11 @@
 
 use super::checks::{Guide, ask};
 use super::ends::Leave;
-use super::refs::{Refs, compare};
+use super::refs::{ListedRefs, RefOrigin, Refs, compare};
 use super::rounds::{Care, Check, Finding};
 use super::row::{Look, Peer, Seen, Why};
 use super::{of, tell};
-use crate::clock::Clock;
+use crate::clock::{Clock, ClockReading};
 use crate::fetch::{Depth, Desk, Part, Probed, Visit};
 use crate::hunt::HuntWatch;
 use crate::ingest::{Signed, signed};
@@ -138,11 +138,12 @@ async fn conclude(
     listed: Result<Refs, Outcome>,
     probed: Option<Result<Probed, Outcome>>,
 ) -> Done {
-    let now = node.clock.now();
+    let ClockReading { now, wall } = node.clock.read();
     let Expected { signed, objects } = expected;
     let seen = match (&listed, &signed.in_force) {
         (Ok(theirs), Some(in_force)) => {
-            let mut counts = compare(in_force, signed.waiting.as_ref(), theirs);
+            let listed = ListedRefs { refs: theirs, origin: check_origin(check) };
+            let mut counts = compare(in_force, signed.waiting.as_ref(), &signed.earlier, listed);
             counts.objects = giving(probed.as_ref(), *objects);
             Seen::Refs(counts)
         }
@@ -151,14 +152,18 @@ async fn conclude(
         }
         (Err(Outcome::Crowded { until }), _) => return Done::PutOff(*until),
         (Err(Outcome::Cancelled), _) => return Done::PutOff(now.plus(AGAIN_AFTER)),
-        (Err(outcome), _) => Seen::Nothing(why(outcome, now)),
+        (Err(outcome), _) => Seen::Nothing(why(outcome, wall)),
     };
     let failed = listed.as_ref().err().or(failure(probed.as_ref()));
     let pause = failed.and_then(|outcome| pause(outcome, now));
     let found = finding(seen.verdict(), probed.as_ref());
     node.metrics.ledger.checked("refs", seen.verdict());
-    write(node, check, Look::new(seen, now)).await;
+    write(node, check, Look::new(seen, wall)).await;
     Done::Looked(found, pause)
+}
+
+fn check_origin(check: &Check) -> RefOrigin {
+    if check.url.has_grasp_form() { RefOrigin::SignedState } else { RefOrigin::Pushed }
 }
 
 /// What is known of the objects now. That they were not given out stays true until they are.
@@ -178,7 +183,9 @@ fn giving(probed: Option<&Result<Probed, Outcome>>, before: Giving) -> Giving {
 fn finding(verdict: Verdict, probed: Option<&Result<Probed, Outcome>>) -> Finding {
     match (verdict, probed) {
         (Verdict::WeLack | Verdict::TheyLack, _) => Finding::Differs,
-        (Verdict::Unverifiable, _) | (Verdict::Equal, Some(Err(_))) => Finding::Nothing,
+        (Verdict::Unverifiable | Verdict::Checking, _) | (Verdict::Equal, Some(Err(_))) => {
+            Finding::Nothing
+        }
         (Verdict::Equal, _) => Finding::Equal,
     }
 }
@@ -227,6 +234,7 @@ async fn expected(node: &Node, check: &Check) -> Option<Expected> {
     named.contains(&check.url).then_some(found)
 }
 
+/// In wall time, for the record.
 fn why(outcome: &Outcome, now: Time) -> Why {
     match outcome {
         Outcome::Lacks(_) => Why::NotFound,
@@ -263,7 +271,7 @@ impl Desk for Hand<'_> {
         timeout(LEAVE_MAX, asking).await.is_ok()
     }
 
-    fn received(&mut self, bytes: u64) {
+    fn received(&mut self, bytes: u64, _: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
         self.hunt.received(self.domain.clone(), bytes);
     }

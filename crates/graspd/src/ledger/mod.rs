@@ -5,6 +5,7 @@
 pub mod checks;
 mod chronicle;
 mod ends;
+mod lagging;
 mod look;
 mod news;
 mod place;
@@ -13,17 +14,16 @@ pub mod rounds;
 mod row;
 mod shelf;
 mod tell;
-mod warner;
 mod words;
 
 pub use chronicle::{Chronicle, Received, SLOTS, uptime_percent};
+pub use lagging::{LaggingServer, lagging};
 pub use row::{Counts, Fingerprint, Look, Peer, RefCounts, Row, Seen, Why};
 pub use shelf::{
     ROWS_MAX, Sums, Tally, forget_old_shapes, forget_older, forget_peer, has_old_shapes, keep_only,
     of, of_peer, set, sums, sums_at, tally, tally_at,
 };
-pub use tell::{mirrors, of_relay, of_repo, summary};
-pub use warner::{LackWarner, Unsaid};
+pub use tell::{LedgerView, of_relay, summary};
 
 use crate::report::Slot;
 use crate::sync::Watch;

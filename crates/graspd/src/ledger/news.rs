@@ -103,7 +103,7 @@ fn named(
         // What somebody lacked may have come while nobody looked.
         let settled = look
             .filter(|look| matches!(look.seen.verdict(), Verdict::Equal | Verdict::Unverifiable));
-        clones.push((url, settled.map(|look| look.at)));
+        clones.push((url, settled.map(|look| node.clock.offset().to_steady(look.at))));
     }
     Ok(Some(Named { announcement, clones }))
 }

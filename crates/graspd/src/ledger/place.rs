@@ -1,6 +1,7 @@
 //! Where a relay and a git server are one and the same place: same host, port and path before the
 //! repository. Without its scheme, so that it can be told in one word.
 
+use super::row::Peer;
 use grasp_core::{CloneUrl, RelayUrl};
 use url::Url;
 
@@ -20,6 +21,15 @@ pub(super) fn of_clone(clone: &CloneUrl) -> String {
         false => url.path().to_owned(),
     };
     place(&url, &path)
+}
+
+/// Host and port alone.
+pub(super) fn server(peer: &Peer) -> String {
+    let url = match peer {
+        Peer::Relay(relay) => relay.to_url(),
+        Peer::Git(clone) => clone.to_url(),
+    };
+    url.map(|url| place(&url, "")).unwrap_or_default()
 }
 
 fn place(url: &Url, path: &str) -> String {

@@ -2,7 +2,6 @@
 //! over the age a verdict may have, few at a time, shared out among owners, and no place before it may
 //! be asked. Knows no clock and no socket; whether a request may leave is the hunt's to say (S-35).
 
-mod clock;
 mod doubts;
 mod places;
 mod settings;
@@ -10,7 +9,6 @@ mod shares;
 #[cfg(test)]
 mod tests;
 
-use clock::earlier;
 use doubts::Doubts;
 use grasp_core::{CloneUrl, PubKey, RepoId, Time};
 use places::{Claim, Places};
@@ -45,8 +43,6 @@ pub struct Rounds {
     shares: Shares,
     /// Nothing could begin then, and nothing has changed since.
     idle_at: Option<Time>,
-    /// The latest time.
-    seen: Time,
 }
 
 /// Why a place is looked at.
@@ -183,7 +179,6 @@ impl Rounds {
 
     /// What to look at now, if anything. Every one ends with `done` or `put_off`.
     pub fn poll(&mut self, now: Time) -> Option<Check> {
-        self.mind_the_clock(now);
         let Some((due, check)) = self.first(now) else {
             self.idle_at = Some(now);
             return None;

@@ -49,8 +49,11 @@ pub struct Counts {
     pub both: u64,
     /// We serve these, and they should have them.
     pub they_lack: u64,
-    /// They name these and did not give them to us.
+    /// They name these and we do not have them.
     pub we_lack: u64,
+    /// So many of them they gave us, and there was no room here.
+    #[serde(default)]
+    pub no_room: u64,
     /// Of what we served then.
     #[serde(default)]
     pub fingerprint: Fingerprint,
@@ -67,6 +70,9 @@ pub struct RefCounts {
     pub they_lack: u64,
     pub we_lack: u64,
     pub unsigned: u64,
+    /// Signed here, but theirs belong to no state that is known here: they may be ahead.
+    #[serde(default)]
+    pub unknown: u64,
     /// Of those that are equal.
     #[serde(default)]
     pub objects: Giving,
@@ -87,6 +93,8 @@ pub enum Why {
     },
     /// It names events that it does not give out.
     Keeps,
+    /// It gave out events that it had hidden from a comparison.
+    Hides,
     /// A comparison did not come to its end.
     Failed,
     /// It does not want our questions.
@@ -111,6 +119,7 @@ impl From<Doubt> for Why {
             Doubt::TurnedOff => Self::TurnedOff,
             Doubt::Unreachable { since } => Self::Unreachable { since },
             Doubt::Keeps => Self::Keeps,
+            Doubt::Hides => Self::Hides,
             Doubt::Failed => Self::Failed,
             Doubt::Refused => Self::Refused,
             Doubt::RateLimited { until } => Self::RateLimited { until },
@@ -136,6 +145,7 @@ impl Seen {
             | Self::Refs(
                 RefCounts { they_lack: 1.., .. } | RefCounts { objects: Giving::Lacking, .. },
             ) => Verdict::TheyLack,
+            Self::Refs(RefCounts { unknown: 1.., .. }) => Verdict::Unverifiable,
             Self::Events(_) | Self::Refs(_) => Verdict::Equal,
             Self::Nothing(_) => Verdict::Unverifiable,
         }
@@ -196,6 +206,7 @@ impl Counts {
             both: self.both.saturating_add(other.both),
             they_lack: self.they_lack.saturating_add(other.they_lack),
             we_lack: self.we_lack.saturating_add(other.we_lack),
+            no_room: self.no_room.saturating_add(other.no_room),
             fingerprint: self.fingerprint.plus(other.fingerprint),
         }
     }
@@ -245,7 +256,7 @@ mod tests {
     use super::*;
 
     fn events(both: u64, they_lack: u64, we_lack: u64) -> Counts {
-        Counts { both, they_lack, we_lack, fingerprint: Fingerprint(7) }
+        Counts { both, they_lack, we_lack, no_room: 0, fingerprint: Fingerprint(7) }
     }
 
     #[test]

@@ -23,6 +23,8 @@ const SUMS: u8 = b'O';
 const OF_PEER_BY_TIME: u8 = b'P';
 const SPANS: u8 = b'Q';
 const SPANS_OF_PEER: u8 = b'R';
+/// Only of rows in which one side lacks something.
+const LACKING_BY_TIME: u8 = b'S';
 /// Of rows as they were written before there were refs in them, and before minutes were counted.
 const OLD: [&[u8]; 10] = [b"r", b"p", b"t", b"n", b"A", b"B", b"C", b"D", b"E", b"F"];
 
@@ -40,6 +42,13 @@ pub struct Tally {
     pub we_lack: u64,
     pub they_lack: u64,
     pub unverifiable: u64,
+    /// Never of a row: only of a mirror as it is told.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub checking: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// All rows of one address, summed up.
@@ -59,6 +68,7 @@ impl Tally {
             Verdict::WeLack => &mut self.we_lack,
             Verdict::TheyLack => &mut self.they_lack,
             Verdict::Unverifiable => &mut self.unverifiable,
+            Verdict::Checking => &mut self.checking,
         }
     }
 
@@ -90,6 +100,26 @@ pub(super) fn of_repo(store: &dyn Snapshot, repo: &RepoId, count_max: usize) -> 
     for (key, _) in store.notes(Shelf::Peers, &repo_prefix(repo), count_max)? {
         let mark = key.last_chunk().copied().ok_or(UNREADABLE)?;
         let key = Key { mark, repo: repo_bytes(repo) }.by_peer();
+        let note = store.note(Shelf::Peers, &key)?.ok_or(UNREADABLE)?;
+        rows.push(row(&key, &note)?);
+    }
+    Ok(rows)
+}
+
+/// Up to `count_max` rows with this verdict, in which one side lacks something, looked at since then.
+/// The longest ago comes first.
+pub(super) fn lacking(
+    store: &dyn Snapshot,
+    verdict: Verdict,
+    since: Time,
+    count_max: usize,
+) -> Result<Vec<Row>> {
+    let prefix = [LACKING_BY_TIME, byte_of(verdict)];
+    let after = [&prefix[..], &since.0.to_be_bytes()].concat();
+    let mut rows = Vec::new();
+    for (key, _) in store.notes_after(Shelf::Peers, &after, count_max)? {
+        let Some(rest) = key.strip_prefix(&prefix) else { break };
+        let key = [&[BY_PEER], rest.get(8..).ok_or(UNREADABLE)?].concat();
         let note = store.note(Shelf::Peers, &key)?.ok_or(UNREADABLE)?;
         rows.push(row(&key, &note)?);
     }
@@ -177,6 +207,9 @@ fn put(txn: &mut dyn Transaction, new: Row, rows_max: u64) -> Result<()> {
     txn.put_note(Shelf::Peers, &key.by_peer(), &note)?;
     txn.put_note(Shelf::Peers, &key.by_repo(), &[])?;
     txn.put_note(Shelf::Peers, &key.by_time(at), &[byte_of(verdict)])?;
+    if matches!(verdict, Verdict::WeLack | Verdict::TheyLack) {
+        txn.put_note(Shelf::Peers, &key.lacking_by_time(verdict, at), &[])?;
+    }
     txn.put_note(Shelf::Peers, &key.of_peer_by_time(at), &[byte_of(verdict)])
 }
 
@@ -193,6 +226,8 @@ fn remove(txn: &mut dyn Transaction, row: &Row) -> Result<()> {
     for key in [key.by_peer(), key.by_repo(), key.by_time(at), key.of_peer_by_time(at)] {
         txn.remove_note(Shelf::Peers, &key)?;
     }
+    let lacking = key.lacking_by_time(row.look.seen.verdict(), at);
+    txn.remove_note(Shelf::Peers, &lacking)?;
     count(txn, &row.peer, &row.look, false)
 }
 
@@ -261,6 +296,11 @@ impl Key {
 
     fn of_peer_by_time(&self, at: Time) -> Vec<u8> {
         [&[OF_PEER_BY_TIME], &self.mark[..], &at.0.to_be_bytes(), &self.repo].concat()
+    }
+
+    fn lacking_by_time(&self, verdict: Verdict, at: Time) -> Vec<u8> {
+        let prefix = [LACKING_BY_TIME, byte_of(verdict)];
+        [&prefix[..], &at.0.to_be_bytes(), &self.mark, &self.repo].concat()
     }
 
     fn by_time(&self, at: Time) -> Vec<u8> {

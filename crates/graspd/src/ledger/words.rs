@@ -39,6 +39,21 @@ impl Clauses {
         });
     }
 
+    /// It was looked at before something changed here, and is about to be looked at again.
+    pub(super) fn checking(&mut self, what: &str, changed: Time, now: Time) {
+        let at = clock(changed, now);
+        self.other.push(format!("its {what} are being checked after the change at {at}"));
+    }
+
+    /// The server knows nothing of the repository: both ways to tell it.
+    pub(super) fn never_told(&mut self, target: &str, own_relay: &str) {
+        let target = shown(target, NAME_CHARS_MAX);
+        self.other.push(format!(
+            "it was never told of this repository: publish the announcement to {target}, or have its \
+             operator set NGIT_SYNC_BOOTSTRAP_RELAY_URL={own_relay}"
+        ));
+    }
+
     pub(super) fn unseen(&mut self, what: &str) {
         self.other.push(format!("its {what} were not looked at yet"));
     }
@@ -49,14 +64,19 @@ impl Clauses {
             0 => self.has.push(all_of(ours, "event")),
             lacks => self.lacks.push(format!("{lacks} of {}", counted(ours, "event"))),
         }
-        if counts.we_lack > 0 {
-            let events = counted(counts.we_lack, "event");
-            self.ahead.push(format!("names {events} that it does not give out"));
+        if counts.no_room > 0 {
+            let events = counted(counts.no_room, "event");
+            let again = "and this server has no room for; they are asked for again";
+            self.ahead.push(format!("has {events} that we lack {again}"));
+        }
+        let kept = counts.we_lack.saturating_sub(counts.no_room);
+        if kept > 0 {
+            self.ahead.push(format!("names {} that it does not give out", counted(kept, "event")));
         }
     }
 
     fn refs(&mut self, counts: &RefCounts) {
-        let signed = counts.equal + counts.they_lack + counts.we_lack;
+        let signed = counts.equal + counts.they_lack + counts.we_lack + counts.unknown;
         let names: Vec<String> =
             counts.names.iter().map(|name| shown(name, NAME_CHARS_MAX)).collect();
         let told = |count: u64| match usize::try_from(count) {
@@ -64,6 +84,11 @@ impl Clauses {
             _ => format!("{count} of {}", counted(signed, "ref")),
         };
         match (counts.they_lack, counts.we_lack) {
+            (0, 0) if counts.unknown > 0 => {
+                let what = told(counts.unknown);
+                self.ahead
+                    .push(format!("has {what} unlike any state known here, so it may be ahead"));
+            }
             (0, 0) if counts.objects == Giving::Lacking => {}
             (0, 0) => self.has.push(all_of(signed, "ref")),
             (0, ahead) => {
@@ -126,6 +151,10 @@ fn obstacle(why: Why, now: Time) -> String {
         Why::Keeps => {
             "names events that it does not give out, so what it says is worth nothing".to_owned()
         }
+        Why::Hides => {
+            "hides events when they are compared, so its comparisons are ignored for a day"
+                .to_owned()
+        }
         Why::Failed => "does not come to an end when its events are compared".to_owned(),
         Why::Refused => "does not want our questions".to_owned(),
         Why::RateLimited { until } => {
@@ -157,7 +186,7 @@ mod tests {
     fn refs(equal: u64, they_lack: u64, we_lack: u64, names: &[&str]) -> Seen {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
         let objects = Giving::Given;
-        Seen::Refs(RefCounts { equal, they_lack, we_lack, unsigned: 0, objects, names })
+        Seen::Refs(RefCounts { equal, they_lack, we_lack, objects, names, ..RefCounts::default() })
     }
 
     fn giving(seen: Seen, objects: Giving) -> Seen {
@@ -194,6 +223,16 @@ mod tests {
                 "has all 2 refs; its objects were not looked at",
             ),
             (vec![giving(refs(0, 1, 0, &["refs/heads/a"]), Giving::Unknown)], "lacks refs/heads/a"),
+            (
+                vec![Seen::Events(Counts { both: 9, we_lack: 2, no_room: 2, ..Counts::default() })],
+                "has 2 events that we lack and this server has no room for; they are asked for \
+                 again; has all 9 events",
+            ),
+            (
+                vec![Seen::Refs(RefCounts { equal: 1, unknown: 2, ..RefCounts::default() })],
+                "has 2 of 3 refs unlike any state known here, so it may be ahead; its objects were \
+                 not looked at",
+            ),
             (vec![events(9, 0, 1)], "names 1 event that it does not give out; has all 9 events"),
             (
                 vec![Seen::Nothing(Why::NoNegentropy), refs(1, 0, 0, &[])],

@@ -2,15 +2,34 @@
 //! choose which domains there are: only so many are told apart, the rest is counted as `other`.
 
 use super::add;
-use grasp_core::Domain;
+use grasp_core::{Domain, Time};
+use grasp_engine::hunt::FetchFailure;
 use parking_lot::Mutex;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, Result};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Domains that are named one by one.
 pub const DOMAIN_LABELS_MAX: usize = 200;
 
 const OTHER: &str = "other";
+
+/// Where a fetch failed, when, and what was said. In wall time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastFailure {
+    pub at: Time,
+    pub host: String,
+    pub said: String,
+}
+
+fn fetch_failures(registry: &Registry) -> Result<IntCounterVec> {
+    let opts = Opts::new("ngit_sync_fetch_failures_total", "Fetches of git data that failed.");
+    let counters = add(registry, IntCounterVec::new(opts, &["reason"])?)?;
+    // From zero, so that the first already shows as a rise.
+    for failure in FetchFailure::ALL {
+        counters.with_label_values(&[failure.name()]);
+    }
+    Ok(counters)
+}
 
 #[derive(Debug)]
 pub struct HuntMetrics {
@@ -20,6 +39,9 @@ pub struct HuntMetrics {
     passes: IntCounter,
     in_flight: IntGaugeVec,
     requests: IntCounterVec,
+    failures: IntCounterVec,
+    /// The last failure of each kind, for reports.
+    last_failures: Mutex<BTreeMap<FetchFailure, LastFailure>>,
     named: Mutex<BTreeSet<Domain>>,
 }
 
@@ -54,8 +76,25 @@ impl HuntMetrics {
                     &["domain"],
                 )?,
             )?,
+            failures: fetch_failures(registry)?,
+            last_failures: Mutex::default(),
             named: Mutex::default(),
         })
+    }
+
+    /// A fetch from this host failed.
+    pub fn failed(&self, failure: FetchFailure, host: &str, said: &str, at: Time) {
+        self.failures.with_label_values(&[failure.name()]).inc();
+        let last = LastFailure { at, host: host.to_owned(), said: said.to_owned() };
+        self.last_failures.lock().insert(failure, last);
+    }
+
+    /// Each kind of failure that occurred: how often, and the last one.
+    pub fn failures(&self) -> Vec<(FetchFailure, u64, LastFailure)> {
+        let last = self.last_failures.lock();
+        let count =
+            |failure: &FetchFailure| self.failures.with_label_values(&[failure.name()]).get();
+        last.iter().map(|(failure, last)| (*failure, count(failure), last.clone())).collect()
     }
 
     pub fn queue(&self, families: usize) {

@@ -47,7 +47,8 @@ impl LedgerMetrics {
 
     pub fn tell(&self, ledger: &Ledger) {
         let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        let Ledger { equal, we_lack, they_lack, unverifiable, oldest_secs, age_max_secs } = *ledger;
+        let Ledger { equal, we_lack, they_lack, unverifiable, oldest_secs, age_max_secs, .. } =
+            *ledger;
         for (verdict, count) in VERDICTS.into_iter().zip([equal, we_lack, they_lack, unverifiable])
         {
             self.verdicts.with_label_values(&[label(verdict)]).set(number(count));
@@ -68,5 +69,6 @@ fn label(verdict: Verdict) -> &'static str {
         Verdict::WeLack => "we_lack",
         Verdict::TheyLack => "they_lack",
         Verdict::Unverifiable => "unverifiable",
+        Verdict::Checking => "checking",
     }
 }

@@ -32,6 +32,26 @@ pub struct SyncMetrics {
     named: Mutex<Named>,
 }
 
+/// How an event that should have come live was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GapKind {
+    /// In history, soon after.
+    Late,
+    /// By the daily sync only.
+    Sustained,
+}
+
+impl GapKind {
+    pub const ALL: [Self; 2] = [Self::Late, Self::Sustained];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Late => "late",
+            Self::Sustained => "sustained",
+        }
+    }
+}
+
 /// The condition of a relay as a dashboard shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
@@ -97,7 +117,7 @@ impl SyncMetrics {
             gaps: counters(
                 "ngit_sync_gap_events_total",
                 "Events that should have come live and had to be fetched later.",
-                &["relay"],
+                &["relay", "kind"],
             )?,
             refusals: counters(
                 "ngit_sync_policy_refusals_total",
@@ -146,9 +166,9 @@ impl SyncMetrics {
         }
     }
 
-    pub fn gap(&self, relay: &RelayUrl) {
+    pub fn gap(&self, relay: &RelayUrl, kind: GapKind) {
         let mut named = self.named.lock();
-        self.gaps.with_label_values(&[label(&mut named, relay)]).inc();
+        self.gaps.with_label_values(&[label(&mut named, relay), kind.name()]).inc();
     }
 
     pub fn refused(&self, relay: &RelayUrl, category: &'static str) {
@@ -177,7 +197,9 @@ impl SyncMetrics {
         for gauges in [&self.connected, &self.status, &self.failures] {
             let _ = gauges.remove_label_values(&[relay]);
         }
-        let _ = self.gaps.remove_label_values(&[relay]);
+        for kind in GapKind::ALL {
+            let _ = self.gaps.remove_label_values(&[relay, kind.name()]);
+        }
         for result in RESULTS {
             let _ = self.attempts.remove_label_values(&[relay, result]);
         }
@@ -225,7 +247,7 @@ mod tests {
         page.metrics.status(&relay, Status::Degraded, 3);
         page.metrics.event(SourceKind::Backfill);
         page.metrics.event(SourceKind::Direct);
-        page.metrics.gap(&relay);
+        page.metrics.gap(&relay, GapKind::Late);
         page.metrics.refused(&relay, "rate-limit");
         page.metrics.totals(9, 7, 2);
         let types = page.lines("# TYPE ");
@@ -255,7 +277,7 @@ mod tests {
                 "ngit_sync_events_total{source=\"daily\"} 0",
                 "ngit_sync_events_total{source=\"direct\"} 1",
                 "ngit_sync_events_total{source=\"live\"} 0",
-                "ngit_sync_gap_events_total{relay=\"wss://r0.example\"} 1",
+                "ngit_sync_gap_events_total{kind=\"late\",relay=\"wss://r0.example\"} 1",
                 "ngit_sync_policy_refusals_total{category=\"rate-limit\",relay=\"wss://r0.example\"} 1",
                 "ngit_sync_relay_connected{relay=\"wss://r0.example\"} 1",
                 "ngit_sync_relay_failures{relay=\"wss://r0.example\"} 3",
@@ -279,7 +301,7 @@ mod tests {
         assert_eq!(page.lines("ngit_sync_relay_status{").len(), RELAY_LABELS_MAX);
         assert_eq!(page.lines("ngit_sync_gap_events_total{").len(), RELAY_LABELS_MAX + 1);
         for line in [
-            "ngit_sync_gap_events_total{relay=\"other\"} 300",
+            "ngit_sync_gap_events_total{kind=\"late\",relay=\"other\"} 300",
             "ngit_sync_connection_attempts_total{relay=\"other\",result=\"success\"} 300",
             "ngit_sync_policy_refusals_total{category=\"policy\",relay=\"other\"} 300",
         ] {
@@ -287,8 +309,15 @@ mod tests {
         }
         page.uses(&relay(0));
         page.uses(&relay(499));
-        assert_eq!(page.lines("ngit_sync_gap_events_total{relay=\"wss://r0.example\"} 2").len(), 1);
-        assert_eq!(page.lines("ngit_sync_gap_events_total{relay=\"other\"} 301").len(), 1);
+        assert_eq!(
+            page.lines("ngit_sync_gap_events_total{kind=\"late\",relay=\"wss://r0.example\"} 2")
+                .len(),
+            1
+        );
+        assert_eq!(
+            page.lines("ngit_sync_gap_events_total{kind=\"late\",relay=\"other\"} 301").len(),
+            1
+        );
     }
 
     #[test]
@@ -341,7 +370,7 @@ mod tests {
             self.metrics.attempt(relay, true);
             self.metrics.connected(relay, true);
             self.metrics.status(relay, Status::Healthy, 0);
-            self.metrics.gap(relay);
+            self.metrics.gap(relay, GapKind::Late);
             self.metrics.refused(relay, "policy");
         }
 

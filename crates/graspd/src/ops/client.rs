@@ -89,8 +89,7 @@ impl Client {
         if status.is_success() {
             return Ok(Some(body));
         }
-        let said = String::from_utf8_lossy(&body);
-        let said = crate::report::text::shown(&said, crate::report::text::WORDS_MAX);
+        let said = crate::report::text::shown(&reason(&body), crate::report::text::WORDS_MAX);
         match status {
             StatusCode::NOT_FOUND => Ok(None),
             _ => bail!("the running server says: {said}"),
@@ -113,6 +112,13 @@ impl Client {
     async fn stream(&self) -> Result<UnixStream> {
         connect(&self.root).await.context("the server stopped meanwhile; ask again")
     }
+}
+
+/// The sentence in a refusal, which may be plain text or the API's `{"error": …}`.
+fn reason(body: &[u8]) -> String {
+    let json = serde_json::from_slice::<serde_json::Value>(body).ok();
+    let error = json.as_ref().and_then(|it| it.get("error")?.as_str());
+    error.map_or_else(|| String::from_utf8_lossy(body).into_owned(), str::to_owned)
 }
 
 async fn connect(root: &Path) -> std::io::Result<UnixStream> {

@@ -2,18 +2,22 @@
 //! question and one sheet, or the answer of the API as it is.
 
 use crate::config::Config;
-use crate::control::{SYNC, SyncRequest, SyncStarted};
-use crate::ops::place::{self, Named};
+use crate::ops::find::{find_repository, missing};
+use crate::ops::place::{self, Named, RepositoryName};
 use crate::ops::print::Sheet;
 use crate::ops::progress::Progress;
 use crate::ops::source::{Place, Source};
+use crate::ops::sync_now::{self, SyncWish};
+use crate::ops::terminal::{print_line, print_note};
 use crate::ops::{on_runtime, show};
-use crate::report::{Page, Purgatory, Relays, Repo, Repos, Status};
+use crate::report::{
+    LongList, Page, ProblemKind, ProblemReport, Purgatory, Relays, Repo, Repos, Status,
+};
 use anyhow::{Context, Result, anyhow, bail};
 use grasp_core::{EventId, RepoId, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::io::Write as _;
+use std::process::ExitCode;
 
 /// What was asked, as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +36,11 @@ pub enum Question {
     /// Everything, or one repository or event.
     Explain(Option<String>),
     /// Everything, or one repository or relay.
-    SyncNow(Option<String>),
+    SyncNow {
+        what: Option<String>,
+        /// Until it is done, not only until it is started.
+        waits: bool,
+    },
 }
 
 /// Which part of a long list.
@@ -61,77 +69,82 @@ struct Explained {
 const OBSTACLES_MAX: usize = 1_000;
 const PAGE: usize = 200;
 
-pub fn run(config: &Config, look: &Look) -> Result<()> {
+pub fn run(config: &Config, look: &Look) -> Result<ExitCode> {
     on_runtime(answer(config, look))
 }
 
-async fn answer(config: &Config, look: &Look) -> Result<()> {
+async fn answer(config: &Config, look: &Look) -> Result<ExitCode> {
     // What cannot be understood is said before anybody is asked.
     let task = Task::of(&look.question)?;
-    if let Task::Sync(what) = &task {
-        return sync_now(config, what, look.json).await;
+    if let Task::Sync { what, waits } = task {
+        let wish = SyncWish { what, waits, json: look.json };
+        return sync_now::run(config, &wish).await;
     }
     let source = Source::open(config).await?;
     match task {
-        Task::Show(shown) => shown.tell(&source, look.json).await,
-        Task::Everything => everything(&source, look.json).await,
-        Task::Sync(_) => Ok(()),
+        Task::Show(shown) => shown.tell(&source, look.json).await?,
+        Task::Repository(name, is_explained) => {
+            let repo = find_repository(&source, config, &name).await?;
+            repository(&source, &repo, is_explained, look.json).await?;
+        }
+        Task::Everything => everything(&source, look.json).await?,
+        Task::Sync { .. } => {}
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 enum Task {
     Show(Shown),
+    /// All about it, or what is in its way.
+    Repository(RepositoryName, bool),
     Everything,
-    Sync(SyncRequest),
+    Sync {
+        what: Option<Named>,
+        waits: bool,
+    },
 }
 
 /// One place of the API, and how it is laid out.
 enum Shown {
     Status,
-    Repo(RepoId),
     Repos(Page),
     Relays(Page),
     Purgatory(Page),
-    RepoExplained(RepoId),
     Event(EventId),
 }
 
 impl Task {
     fn of(question: &Question) -> Result<Self> {
-        let repository = |text: &str| place::repository(text).map_err(|why| anyhow!(why));
+        let wrong = |why: String| anyhow!(why);
         Ok(match question {
             Question::Status => Self::Show(Shown::Status),
-            Question::Repo(text) => Self::Show(Shown::Repo(repository(text)?)),
-            Question::Repos(leaf) => Self::Show(Shown::Repos(leaf.page())),
-            Question::Relays(leaf) => Self::Show(Shown::Relays(leaf.page())),
-            Question::Purgatory(leaf) => Self::Show(Shown::Purgatory(leaf.page())),
-            Question::Explain(None) => Self::Everything,
-            Question::Explain(Some(text)) => {
-                match place::subject(text).map_err(|why| anyhow!(why))? {
-                    Named::Event(id) => Self::Show(Shown::Event(id)),
-                    Named::Repository(repo) => Self::Show(Shown::RepoExplained(repo)),
-                    Named::Relay(_) => bail!("`graspd relays` explains relays"),
-                }
+            Question::Repo(text) => {
+                Self::Repository(place::repository_name(text).map_err(wrong)?, false)
             }
-            Question::SyncNow(None) => Self::Sync(SyncRequest::default()),
-            Question::SyncNow(Some(text)) => {
-                Self::Sync(match place::partner(text).map_err(|why| anyhow!(why))? {
-                    Named::Relay(relay) => {
-                        SyncRequest { relay: Some(relay.to_string()), ..Default::default() }
-                    }
-                    Named::Repository(repo) => {
-                        SyncRequest { repository: Some(repo.to_string()), ..Default::default() }
-                    }
-                    Named::Event(_) => bail!("an event cannot be synced; name its repository"),
-                })
+            Question::Repos(leaf) => Self::Show(Shown::Repos(leaf.page(LongList::Repos)?)),
+            Question::Relays(leaf) => Self::Show(Shown::Relays(leaf.page(LongList::Relays)?)),
+            Question::Purgatory(leaf) => {
+                Self::Show(Shown::Purgatory(leaf.page(LongList::Purgatory)?))
+            }
+            Question::Explain(None) => Self::Everything,
+            Question::Explain(Some(text)) => match place::subject(text).map_err(wrong)? {
+                Named::Event(id) => Self::Show(Shown::Event(id)),
+                Named::Repository(name) => Self::Repository(name, true),
+                Named::Relay(_) => bail!("`graspd relays` explains relays"),
+            },
+            Question::SyncNow { what, waits } => {
+                let what = what.as_deref().map(place::partner).transpose().map_err(wrong)?;
+                Self::Sync { what, waits: *waits }
             }
         })
     }
 }
 
 impl Leaf {
-    fn page(&self) -> Page {
-        Page { after: self.after.clone(), limit: self.limit }
+    fn page(&self, list: LongList) -> Result<Page> {
+        let page = Page { after: self.after.clone(), limit: self.limit };
+        list.check(&page).map_err(|why| anyhow!("--{why}"))?;
+        Ok(page)
     }
 }
 
@@ -139,11 +152,6 @@ impl Shown {
     async fn tell(self, source: &Source, json: bool) -> Result<()> {
         match self {
             Self::Status => tell(source, &Place::Status, json, show::status).await.map(drop),
-            Self::Repo(repo) => tell(source, &Place::Repo(repo), json, show::repo).await.map(drop),
-            Self::RepoExplained(repo) => {
-                let explain = |sheet: &mut Sheet, it: &Repo| show::obstacles(sheet, &it.explain);
-                tell(source, &Place::Repo(repo), json, explain).await.map(drop)
-            }
             Self::Event(id) => tell(source, &Place::Event(id), json, show::event).await.map(drop),
             Self::Repos(page) => {
                 let it: Option<Repos> =
@@ -151,8 +159,10 @@ impl Shown {
                 read_on("repos", it.and_then(|it| it.next))
             }
             Self::Relays(page) => {
-                let place = Place::Relays(page);
-                let it: Option<Relays> = tell(source, &place, json, show::relays).await?;
+                let place = Place::Relays(page.clone());
+                let why_none = why_no_relays(source, &page).await?;
+                let lay_out = |sheet: &mut Sheet, it: &Relays| show::relays(sheet, it, &why_none);
+                let it: Option<Relays> = tell(source, &place, json, lay_out).await?;
                 read_on("relays", it.and_then(|it| it.next))
             }
             Self::Purgatory(page) => {
@@ -164,6 +174,37 @@ impl Shown {
     }
 }
 
+async fn repository(source: &Source, repo: &RepoId, is_explained: bool, json: bool) -> Result<()> {
+    let place = Place::Repo(repo.clone());
+    if source.json(&place).await?.is_none() {
+        bail!("{}", missing(source, repo).await?);
+    }
+    let explain = |sheet: &mut Sheet, it: &Repo| show::obstacles(sheet, &it.explain);
+    match is_explained {
+        true => tell(source, &place, json, explain).await.map(drop),
+        false => tell(source, &place, json, show::repo).await.map(drop),
+    }
+}
+
+/// What an empty list of relays means, which differs from case to case.
+async fn why_no_relays(source: &Source, page: &Page) -> Result<String> {
+    let Source::Running(_) = source else {
+        return Ok(
+            "no server runs here, so it is linked to no relay now; `graspd serve` starts it"
+                .to_owned(),
+        );
+    };
+    if let Some(after) = &page.after {
+        return Ok(format!("no relay comes after {after} in the list"));
+    }
+    let status = source.ask::<Status>(&Place::Status).await?;
+    Ok(match status.is_some_and(|it| it.server.syncs) {
+        true => "no relays are followed: no announcement here names another server",
+        false => "no relays are followed: this server does not sync (NGIT_SYNC_ENABLED=false)",
+    }
+    .to_owned())
+}
+
 /// What was told, where it was laid out for a person.
 async fn tell<T: DeserializeOwned>(
     source: &Source,
@@ -172,7 +213,6 @@ async fn tell<T: DeserializeOwned>(
     lay_out: impl Fn(&mut Sheet, &T),
 ) -> Result<Option<T>> {
     let missing = || match place {
-        Place::Repo(repo) => format!("there is no repository {} here", shown_id(repo)),
         Place::Event(id) => format!("nothing is known of event {id} here"),
         _ => "the running server does not tell that; is it an older one?".to_owned(),
     };
@@ -187,22 +227,20 @@ async fn tell<T: DeserializeOwned>(
     Ok(Some(shape))
 }
 
-fn shown_id(repo: &RepoId) -> String {
-    crate::report::text::shown(&repo.to_string(), crate::report::text::WORDS_MAX)
-}
-
 fn read_on(command: &str, next: Option<String>) -> Result<()> {
     if let Some(next) = next {
         let next = crate::report::text::shown(&next, crate::report::text::WORDS_MAX);
-        eprintln!("there is more: graspd {command} --after '{next}'");
+        print_note(&format!("there is more: graspd {command} --after '{next}'"));
     }
     Ok(())
 }
 
 async fn everything(source: &Source, json: bool) -> Result<()> {
     let status: Status = source.ask(&Place::Status).await?.context("the server tells nothing")?;
-    let about = |explain: &String| Obstacle { about: "server".into(), explain: explain.clone() };
-    let mut found: Vec<Obstacle> = status.problems.iter().map(about).collect();
+    let about = |it: &ProblemReport| Obstacle { about: "server".into(), explain: it.sentence() };
+    // Relays and mirrors come one by one below.
+    let details = status.problem_details.iter().filter(|it| !is_told_apart(&it.code));
+    let mut found: Vec<Obstacle> = details.map(about).collect();
     relays_in_trouble(source, &mut found).await?;
     let bar = Progress::of(status.totals.announcements, "repositories");
     let more = held(source, &mut found).await? | repositories(source, &bar, &mut found).await?;
@@ -220,7 +258,21 @@ async fn everything(source: &Source, json: bool) -> Result<()> {
     if more {
         sheet.line("and more");
     }
-    Ok(sheet.print()?)
+    sheet.print()
+}
+
+/// Problems that `explain` tells of at the relay or the repository they are about.
+fn is_told_apart(code: &str) -> bool {
+    let kinds = [
+        ProblemKind::RelayDead,
+        ProblemKind::RelayUnreachable,
+        ProblemKind::RelayBanned,
+        ProblemKind::RelayPaused,
+        ProblemKind::MirrorLacks,
+        ProblemKind::WeLack,
+        ProblemKind::FetchStuck,
+    ];
+    kinds.iter().any(|kind| kind.code() == code)
 }
 
 async fn relays_in_trouble(source: &Source, found: &mut Vec<Obstacle>) -> Result<()> {
@@ -284,29 +336,4 @@ async fn repositories(source: &Source, bar: &Progress, found: &mut Vec<Obstacle>
             return Ok(after.is_some());
         }
     }
-}
-
-async fn sync_now(config: &Config, what: &SyncRequest, json: bool) -> Result<()> {
-    let client = crate::ops::client::Client::find(&config.relay_data_path).await?;
-    let client = client.with_context(|| {
-        format!(
-            "no server runs on {}; it compares itself with others as soon as it is started",
-            config.relay_data_path.display()
-        )
-    })?;
-    let answer = client.post(SYNC, serde_json::to_string(what)?).await?;
-    if json {
-        return print_line(&String::from_utf8_lossy(&answer));
-    }
-    let started: SyncStarted = serde_json::from_slice(&answer)?;
-    match started.relays {
-        0 => print_line("nobody is to be asked about that"),
-        1 => print_line("one relay is asked; `graspd relays` tells how it goes"),
-        more => print_line(&format!("{more} relays are asked; `graspd relays` tells how it goes")),
-    }
-}
-
-pub(crate) fn print_line(text: &str) -> Result<()> {
-    writeln!(std::io::stdout().lock(), "{text}")?;
-    Ok(())
 }

@@ -5,23 +5,18 @@ pub mod client;
 pub mod demo;
 pub mod diff;
 pub mod doctor;
+pub mod failure;
+mod find;
 pub mod look;
 pub mod place;
 pub mod print;
 pub mod progress;
 mod show;
 pub mod source;
+mod sync_now;
+pub mod terminal;
 
-use crate::report::text::shown;
 use std::future::Future;
-
-/// Of an error with everything that led to it.
-const COMPLAINT_MAX: usize = 2_000;
-
-/// Why a command failed, on standard error. Strangers may have had a word in it.
-pub fn complain(error: &anyhow::Error) {
-    eprintln!("graspd: {}", shown(&format!("{error:#}"), COMPLAINT_MAX));
-}
 
 /// Commands do one thing at a time, and need no more threads than that.
 pub(crate) fn on_runtime<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {

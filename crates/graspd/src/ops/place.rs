@@ -1,24 +1,56 @@
-//! How people name things on the command line: a repository by its address or its clone URL, an event
-//! by its id, a relay by its URL. Pure.
+//! How people name things on the command line: a repository by its identifier, its address or its clone
+//! URL, an event by its id, a relay by its URL. Pure.
 
 use grasp_core::id::decode_bech32;
 use grasp_core::service::percent_decoded;
-use grasp_core::{EventId, PubKey, RelayUrl, RepoId};
+use grasp_core::{EventId, Identifier, PubKey, RelayUrl, RepoId};
 use url::Url;
 
-const HOW: &str = "name a repository as <npub>/<identifier> or by its clone URL";
+pub(super) const HOW: &str = "name a repository as <npub>/<identifier> or by its clone URL";
 
 /// What something may be about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Named {
-    Repository(RepoId),
+    Repository(RepositoryName),
     Event(EventId),
     Relay(RelayUrl),
 }
 
+/// How a repository was named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RepositoryName {
+    Id(RepoId),
+    /// Which server it means has to be found out.
+    Url(Url, RepoId),
+    /// An identifier alone: whose repository it is has to be found out.
+    Identifier(String),
+}
+
+/// A name of any form.
+pub fn repository_name(text: &str) -> Result<RepositoryName, String> {
+    let text = text.trim();
+    if text.contains('/') {
+        let repo = repository(text)?;
+        return Ok(match web_url(text) {
+            Some(url) => RepositoryName::Url(url, repo),
+            None => RepositoryName::Id(repo),
+        });
+    }
+    let name = text.strip_suffix(".git").unwrap_or(text);
+    let is_npub = PubKey::from_npub(name).is_ok();
+    match name.parse::<Identifier>() {
+        Ok(_) if !is_npub => Ok(RepositoryName::Identifier(name.to_owned())),
+        _ => Err(HOW.to_owned()),
+    }
+}
+
+fn web_url(text: &str) -> Option<Url> {
+    Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"))
+}
+
 /// `<npub>/<identifier>`, the same with `.git`, or a URL that ends in it.
 pub fn repository(text: &str) -> Result<RepoId, String> {
-    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    let url = web_url(text);
     let (npub, name) = match &url {
         Some(url) => {
             let mut segments = url.path_segments().ok_or(HOW)?.rev().filter(|it| !it.is_empty());
@@ -44,8 +76,10 @@ pub fn subject(text: &str) -> Result<Named, String> {
     let id = hex.or_else(|| decode_bech32("note", text).map(EventId::from_bytes));
     match id {
         Some(id) => Ok(Named::Event(id)),
-        None if text.contains('/') => repository(text).map(Named::Repository),
-        None => Err(format!("{HOW}, an event by its id")),
+        None => match repository_name(text) {
+            Ok(name) => Ok(Named::Repository(name)),
+            Err(why) => Err(format!("{why}, an event by its id")),
+        },
     }
 }
 
@@ -53,8 +87,8 @@ pub fn subject(text: &str) -> Result<Named, String> {
 pub fn partner(text: &str) -> Result<Named, String> {
     match text.trim().parse() {
         Ok(relay) if text.trim().starts_with("ws") => Ok(Named::Relay(relay)),
-        _ => match repository(text) {
-            Ok(repo) => Ok(Named::Repository(repo)),
+        _ => match repository_name(text) {
+            Ok(name) => Ok(Named::Repository(name)),
             Err(why) => Err(format!("{why}, a relay by its URL (wss://...)")),
         },
     }
@@ -94,13 +128,29 @@ mod tests {
     fn events_and_relays_are_told_apart_from_repositories() {
         let npub = PubKey::from_bytes([7; 32]).to_npub();
         let id = EventId::from_bytes([0xab; 32]);
+        let named = |name: RepositoryName| Ok(Named::Repository(name));
         assert_eq!(subject(&id.to_hex()), Ok(Named::Event(id)));
         assert_eq!(subject(&id.to_hex().to_uppercase()), Ok(Named::Event(id)));
-        assert_eq!(subject(&format!("{npub}/x")), Ok(Named::Repository(acme("x"))));
-        assert!(subject("what").is_err());
+        assert_eq!(subject(&format!("{npub}/x")), named(RepositoryName::Id(acme("x"))));
+        assert_eq!(subject("x"), named(RepositoryName::Identifier("x".into())));
+        assert!(subject("").is_err());
         let relay = "wss://relay.example".parse().unwrap();
         assert_eq!(partner("wss://relay.example"), Ok(Named::Relay(relay)));
-        assert_eq!(partner(&format!("{npub}/x")), Ok(Named::Repository(acme("x"))));
-        assert!(partner("relay.example").is_err());
+        assert_eq!(partner(&format!("{npub}/x")), named(RepositoryName::Id(acme("x"))));
+        assert!(partner("https://relay.example").is_err());
+    }
+
+    #[test]
+    fn a_repository_may_be_named_by_its_identifier_alone() {
+        let npub = PubKey::from_bytes([7; 32]).to_npub();
+        for (text, name) in [("acme", "acme"), (" acme.git ", "acme"), ("two words", "two words")] {
+            assert_eq!(repository_name(text), Ok(RepositoryName::Identifier(name.into())));
+        }
+        let url = format!("https://git.example/{npub}/acme.git");
+        let found = RepositoryName::Url(Url::parse(&url).unwrap(), acme("acme"));
+        assert_eq!(repository_name(&url), Ok(found));
+        for text in ["", npub.as_str(), "..", "npub1x/acme", "https://git.example"] {
+            assert!(repository_name(text).is_err(), "{text}");
+        }
     }
 }

@@ -1,9 +1,12 @@
 //! Words in columns for a terminal. Everything that is printed passes here, and whatever strangers wrote
 //! into it arrives as plain text: no control characters, nothing hidden, no line breaks of their own.
 
+use crate::ops::failure::plain_words;
+use crate::ops::terminal::{print_text, window_width};
 use crate::report::text::shown;
+use anyhow::Result;
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write as _};
+use std::io::{self, IsTerminal};
 
 /// A page for a person, written line by line.
 #[derive(Debug)]
@@ -26,21 +29,60 @@ pub enum Tone {
 
 /// A word in a table.
 #[derive(Debug, Clone)]
-pub struct Cell(String, Tone);
+pub struct Cell {
+    text: String,
+    tone: Tone,
+    /// What is shown where the text does not fit. It is never cut.
+    short: Option<String>,
+}
 
 const WORDS_MAX: usize = 1_000;
-const WIDTH_USUAL: usize = 100;
-const WIDTH_MIN: usize = 40;
 /// No column is made narrower than this.
 const COLUMN_MIN: usize = 8;
 const GAP: usize = 2;
+/// Enough of an npub to tell people apart.
+const NPUB_SHORT: usize = 12;
+
+impl Cell {
+    fn plain(text: String, tone: Tone) -> Self {
+        Self { text, tone, short: None }
+    }
+
+    /// The least that the column of this cell may be made to.
+    fn width_min(&self) -> usize {
+        self.short.as_deref().map_or(0, columns)
+    }
+
+    fn fitted(&self, width: usize) -> String {
+        match &self.short {
+            Some(short) if columns(&self.text) > width => short.clone(),
+            Some(_) => self.text.clone(),
+            None => cut(&self.text, width),
+        }
+    }
+}
 
 pub fn cell(text: impl AsRef<str>) -> Cell {
-    Cell(shown(text.as_ref(), WORDS_MAX), Tone::Plain)
+    toned(text, Tone::Plain)
 }
 
 pub fn toned(text: impl AsRef<str>, tone: Tone) -> Cell {
-    Cell(shown(text.as_ref(), WORDS_MAX), tone)
+    Cell { text: shown(&plain_words(text.as_ref()), WORDS_MAX), tone, short: None }
+}
+
+/// Repositories as `<npub>/<identifier>`. Where they do not fit, the keys are shortened and never the
+/// identifiers: those are what people know.
+pub fn repositories<'a>(ids: impl IntoIterator<Item = &'a str>) -> Cell {
+    let (mut whole, mut short) = (Vec::new(), Vec::new());
+    for id in ids {
+        let id = shown(id, WORDS_MAX);
+        short.push(match id.split_once('/') {
+            Some((npub, identifier)) => format!("{}/{identifier}", cut(npub, NPUB_SHORT)),
+            None => id.clone(),
+        });
+        whole.push(id);
+    }
+    Cell { text: whole.join(" "), tone: Tone::Plain, short: Some(short.join(" ")) }
 }
 
 impl Sheet {
@@ -48,7 +90,7 @@ impl Sheet {
     pub fn for_stdout() -> Self {
         let is_terminal = io::stdout().is_terminal();
         let colours = is_terminal && std::env::var_os("NO_COLOR").is_none();
-        Self { text: String::new(), width: is_terminal.then(window), colours }
+        Self { text: String::new(), width: is_terminal.then(window_width), colours }
     }
 
     /// Plain text of any width.
@@ -78,6 +120,11 @@ impl Sheet {
         self.wrapped("", &toned(text, tone));
     }
 
+    /// Something to be copied: it is never broken, however narrow the window is.
+    pub fn command(&mut self, text: &str) {
+        self.put("  ", &cell(text));
+    }
+
     /// One of several.
     pub fn item(&mut self, text: &str) {
         self.wrapped("- ", &cell(text));
@@ -89,52 +136,52 @@ impl Sheet {
     }
 
     pub fn toned_pair(&mut self, name: &str, value: &Cell) {
-        if !value.0.is_empty() {
+        if !value.text.is_empty() {
             self.wrapped(&format!("{name:<13} "), value);
         }
     }
 
-    /// Rows in aligned columns; the last may be cut where the window ends.
+    /// Rows in aligned columns; what does not fit the window is cut, repositories are not.
     pub fn table(&mut self, names: &[&str], rows: &[Vec<Cell>]) {
         let mut widths: Vec<usize> = names.iter().map(|name| columns(name)).collect();
+        let mut least = vec![COLUMN_MIN; names.len()];
         for row in rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(columns(&cell.0));
+            for ((width, least), cell) in widths.iter_mut().zip(&mut least).zip(row) {
+                *width = (*width).max(columns(&cell.text));
+                *least = (*least).max(cell.width_min());
             }
         }
-        self.fit(&mut widths);
+        self.fit(&mut widths, &least);
         let names: Vec<Cell> = names.iter().map(|name| toned(name, Tone::Strong)).collect();
         self.row(&names, &widths);
         rows.iter().for_each(|row| self.row(row, &widths));
     }
 
-    pub fn print(self) -> io::Result<()> {
-        io::stdout().lock().write_all(self.text.as_bytes())
+    pub fn print(self) -> Result<()> {
+        print_text(&self.text)
     }
 
     pub fn into_text(self) -> String {
         self.text
     }
 
-    /// Takes from the widest column until all fit.
-    fn fit(&self, widths: &mut [usize]) {
+    /// Takes from the widest column that may be narrower until all fit.
+    fn fit(&self, widths: &mut [usize], least: &[usize]) {
         let Some(window) = self.width else { return };
         let gaps = GAP * widths.len().saturating_sub(1);
         while widths.iter().sum::<usize>() + gaps > window {
-            let Some(widest) = widths.iter_mut().max_by_key(|width| **width) else { return };
-            if *widest <= COLUMN_MIN {
-                return;
-            }
+            let wide = widths.iter_mut().zip(least).filter(|(width, least)| **width > **least);
+            let Some((widest, _)) = wide.max_by_key(|(width, _)| **width) else { return };
             *widest -= 1;
         }
     }
 
     fn row(&mut self, row: &[Cell], widths: &[usize]) {
         let last = row.len().saturating_sub(1);
-        for (at, (Cell(text, tone), width)) in row.iter().zip(widths).enumerate() {
-            let text = cut(text, *width);
+        for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
+            let text = cell.fitted(*width);
             let padding = if at == last { 0 } else { width - columns(&text).min(*width) + GAP };
-            self.words(&Cell(text, *tone));
+            self.words(&Cell::plain(text, cell.tone));
             self.text.extend(std::iter::repeat_n(' ', padding));
         }
         self.text.push('\n');
@@ -146,9 +193,9 @@ impl Sheet {
         let width = self.width.unwrap_or(usize::MAX).max(indent + COLUMN_MIN);
         let mut line = String::new();
         let mut lead = lead.to_owned();
-        for word in cell.0.split(' ') {
+        for word in cell.text.split(' ') {
             if !line.is_empty() && indent + columns(&line) + 1 + columns(word) > width {
-                self.put(&lead, &Cell(std::mem::take(&mut line), cell.1));
+                self.put(&lead, &Cell::plain(std::mem::take(&mut line), cell.tone));
                 lead = " ".repeat(indent);
             }
             if !line.is_empty() {
@@ -156,7 +203,7 @@ impl Sheet {
             }
             line.push_str(word);
         }
-        self.put(&lead, &Cell(line, cell.1));
+        self.put(&lead, &Cell::plain(line, cell.tone));
     }
 
     fn put(&mut self, lead: &str, cell: &Cell) {
@@ -165,7 +212,7 @@ impl Sheet {
         self.text.push('\n');
     }
 
-    fn words(&mut self, Cell(text, tone): &Cell) {
+    fn words(&mut self, Cell { text, tone, .. }: &Cell) {
         let code = match tone {
             Tone::Plain => "",
             Tone::Strong => "1",
@@ -179,12 +226,6 @@ impl Sheet {
             false => write!(self.text, "{text}"),
         };
     }
-}
-
-/// What the shell says of its window.
-fn window() -> usize {
-    let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    told.unwrap_or(WIDTH_USUAL).max(WIDTH_MIN)
 }
 
 fn cut(text: &str, width: usize) -> String {
@@ -245,6 +286,37 @@ mod tests {
         for line in sheet.into_text().lines() {
             assert!(columns(line) <= 40, "{line}");
         }
+    }
+
+    #[test]
+    fn an_identifier_is_never_cut_and_a_key_is_where_it_must_be() {
+        let npub = format!("npub1{}", "q".repeat(58));
+        let id = format!("{npub}/an-identifier-of-some-length");
+        let rows = [
+            vec![repositories([id.as_str()]), cell("a very long explanation of all of it")],
+            vec![repositories(["npub1short/x", "npub1other/y"]), cell("short")],
+        ];
+        let laid_out = |mut sheet: Sheet| {
+            sheet.table(&["REPOSITORY", "WHY"], &rows);
+            sheet.into_text()
+        };
+        let whole = laid_out(Sheet::plain());
+        assert!(whole.contains(&id) && whole.contains("explanation of all of it"), "{whole}");
+        assert!(laid_out(Sheet::narrow(140)).contains(&id), "there is room for all of it");
+        for width in [40, 60, 80] {
+            let text = laid_out(Sheet::narrow(width));
+            assert!(text.contains("npub1qqqqqq…/an-identifier-of-some-length "), "{text}");
+            assert!(text.lines().all(|line| columns(line) <= width.max(51)), "{width}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_command_to_copy_is_never_broken() {
+        let mut sheet = Sheet::narrow(40);
+        let command =
+            "git clone http://127.0.0.1:7334/npub1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq/x.git";
+        sheet.command(command);
+        assert_eq!(sheet.into_text(), format!("  {command}\n"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! How far long work has come, for somebody who watches. Nothing is drawn where standard error is not
 //! a terminal, so that what is piped or logged stays clean.
 
+use crate::ops::terminal::print_note;
 use crate::report::text::shown;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
@@ -50,7 +51,7 @@ impl Progress {
     /// A line that stays, above the bar.
     pub fn note(&self, line: &str) {
         match self.0.is_hidden() {
-            true => eprintln!("{line}"),
+            true => print_note(line),
             false => self.0.println(line),
         }
     }

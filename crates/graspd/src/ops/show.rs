@@ -1,13 +1,14 @@
 //! The shapes of the API as a person reads them. Pure: from a shape to a sheet. What is said in whole
 //! sentences is said in the same words everywhere, so it is only laid out here.
 
-use crate::ops::print::{Cell, Sheet, Tone, cell, toned};
+use crate::ops::print::{Cell, Sheet, Tone, cell, repositories, toned};
+use crate::report::text::bytes;
 use crate::report::when::{distance, moment, span, stamp};
 use crate::report::{
     EventReport, Held, Ledger, Mirror, Origin, Purgatory, Relay, Relays, Repo, RepoLine, Repos,
     Server, Status, Totals, Verdict,
 };
-use grasp_core::Time;
+use grasp_core::{Kind, Time};
 use std::time::Duration;
 
 /// Ids are told apart by much less than all of their digits.
@@ -30,7 +31,8 @@ pub(super) fn status(sheet: &mut Sheet, it: &Status) {
         sheet.heading("Latest");
     }
     for one in it.activity.iter().take(ACTIVITY_SHOWN) {
-        sheet.pair(&distance(one.at, it.now), &one.text);
+        let times = if one.count > 1 { format!("{} x ", one.count) } else { String::new() };
+        sheet.pair(&distance(one.at, it.now), format!("{times}{}", one.text));
     }
 }
 
@@ -46,6 +48,8 @@ fn server(sheet: &mut Sheet, it: &Server) {
     sheet.pair("runs", running.as_deref().unwrap_or("no"));
     let (used, budget) = (bytes(it.disk_used_bytes), bytes(it.disk_budget_bytes));
     sheet.pair("event store", format!("{used} of {budget} used"));
+    let git = it.git_used_bytes.map_or_else(|| "being measured".to_owned(), bytes);
+    sheet.pair("git on disk", git);
 }
 
 fn totals(sheet: &mut Sheet, it: &Totals) {
@@ -65,9 +69,10 @@ fn ledger(sheet: &mut Sheet, it: &Ledger) {
     sheet.pair("oldest", format!("{} of at most {}", secs(it.oldest_secs), secs(it.age_max_secs)));
 }
 
-pub(super) fn relays(sheet: &mut Sheet, it: &Relays) {
+/// `why_none` is the sentence for an empty list.
+pub(super) fn relays(sheet: &mut Sheet, it: &Relays, why_none: &str) {
     if it.relays.is_empty() {
-        return sheet.line("no relays are followed");
+        return sheet.line(why_none);
     }
     let rows: Vec<Vec<Cell>> = it.relays.iter().map(relay).collect();
     sheet.table(&["RELAY", "HEALTH", "UPTIME", "REPOS", "COVERAGE", "WHAT"], &rows);
@@ -105,7 +110,7 @@ pub(super) fn repos(sheet: &mut Sheet, it: &Repos) {
 
 fn repo_line(it: &RepoLine) -> Vec<Cell> {
     vec![
-        cell(format!("{}/{}", it.npub, it.identifier)),
+        repositories([format!("{}/{}", it.npub, it.identifier).as_str()]),
         cell(&it.name),
         it.state_at.map_or_else(|| toned("none", Tone::Unsure), |at| cell(stamp(at))),
         standing(&it.ledger),
@@ -124,6 +129,7 @@ fn standing(it: &Ledger) -> Cell {
         (it.we_lack, "we lack"),
         (it.they_lack, "they lack"),
         (it.unverifiable, "unverifiable"),
+        (it.checking, "checking"),
     ];
     let parts = parts.iter().filter(|(count, _)| *count > 0);
     let words: Vec<String> = parts.map(|(count, what)| format!("{count} {what}")).collect();
@@ -144,7 +150,9 @@ pub(super) fn repo(sheet: &mut Sheet, it: &Repo) {
     sheet.pair("maintainers", it.maintainers.join(" "));
     sheet.pair("announced", origin(&it.announcement, it.now));
     let state = it.state.as_ref().map(|state| origin(state, it.now));
-    sheet.pair("state", state.as_deref().unwrap_or("nothing was signed yet"));
+    let waits = it.held.iter().any(|held| held.kind == Kind::STATE.0);
+    let none = if waits { "signed, and waits for its git data" } else { "nothing was signed yet" };
+    sheet.pair("state", state.as_deref().unwrap_or(none));
     let more = if it.threads.more { " or more" } else { "" };
     sheet.pair("threads", format!("{} open of {}{more}", it.threads.open, it.threads.all));
     sheet.pair("events", format!("{} (fingerprint {})", it.events, it.fingerprint));
@@ -207,6 +215,7 @@ fn verdict(it: Verdict) -> Cell {
         Verdict::WeLack => toned("we lack", Tone::Bad),
         Verdict::TheyLack => toned("they lack", Tone::Unsure),
         Verdict::Unverifiable => toned("unverifiable", Tone::Unsure),
+        Verdict::Checking => toned("checking", Tone::Plain),
     }
 }
 
@@ -233,7 +242,7 @@ fn held_row(it: &Held, now: Time) -> Vec<Cell> {
         cell(it.kind.to_string()),
         cell(&it.phase),
         cell(distance(it.until, now)),
-        cell(it.repositories.join(" ")),
+        repositories(it.repositories.iter().map(String::as_str)),
         cell(&it.explain),
     ]
 }
@@ -256,30 +265,9 @@ fn short(hex: &str) -> &str {
     hex.get(..ID_CHARS).unwrap_or(hex)
 }
 
-/// In the unit people would use.
-pub(super) fn bytes(count: u64) -> String {
-    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
-    let mut amount = count as f64;
-    let mut unit = 0;
-    while amount >= 1024.0 && unit + 1 < UNITS.len() {
-        amount /= 1024.0;
-        unit += 1;
-    }
-    let name = UNITS.get(unit).copied().unwrap_or_default();
-    if unit == 0 { format!("{count} {name}") } else { format!("{amount:.1} {name}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn amounts_are_told_in_the_unit_people_would_use() {
-        assert_eq!(bytes(0), "0 bytes");
-        assert_eq!(bytes(1_023), "1023 bytes");
-        assert_eq!(bytes(64 << 20), "64.0 MiB");
-        assert_eq!(bytes(u64::MAX), "16777216.0 TiB");
-    }
 
     #[test]
     fn a_repository_is_told_with_its_mirrors_and_obstacles() {

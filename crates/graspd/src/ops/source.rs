@@ -3,6 +3,7 @@
 
 use crate::config::{Backend, Config};
 use crate::ops::client::Client;
+use crate::ops::terminal::print_note;
 use crate::report::{self, Offline, Page};
 use anyhow::{Context, Result, bail};
 use grasp_core::service::percent_encoded;
@@ -61,10 +62,8 @@ impl Source {
         has_data(config)?;
         let offline =
             report::offline(config).context("no server answers, and its data cannot be read")?;
-        eprintln!(
-            "note: no server runs on {}; this is what its data says",
-            config.relay_data_path.display()
-        );
+        let path = config.relay_data_path.display();
+        print_note(&format!("note: no server runs on {path}; this is what its data says"));
         Ok(Self::Stopped(Box::new(offline)))
     }
 

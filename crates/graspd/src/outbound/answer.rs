@@ -58,6 +58,18 @@ impl Response {
 
     /// The next piece of the body; `None` at its end.
     pub async fn piece(&mut self) -> Result<Option<Bytes>, CallError> {
+        let piece = self.piece_without_progress().await?;
+        self.progress(piece.as_ref().map_or(0, Bytes::len));
+        Ok(piece)
+    }
+
+    /// So much of what came counts: it buys time for more.
+    pub fn progress(&mut self, bytes: usize) {
+        self.pace.moved(bytes);
+    }
+
+    /// The next piece of the body, which buys no time unless `progress` says so.
+    pub async fn piece_without_progress(&mut self) -> Result<Option<Bytes>, CallError> {
         loop {
             let began = Instant::now();
             let body = &mut self.body;
@@ -74,7 +86,6 @@ impl Response {
             };
             // Trailers say nothing to us.
             let Ok(piece) = frame.into_data() else { continue };
-            self.pace.moved(piece.len());
             return Ok(Some(piece));
         }
     }

@@ -7,8 +7,9 @@ use crate::outbound::nonce::Instance;
 use crate::outbound::places::Places;
 use crate::outbound::probe::{self, Ourselves, Question, USER_AGENT};
 use crate::outbound::resolve::{Resolve, System, addresses};
-use crate::outbound::stream::{self, Stream, failed, reach, secured};
-use grasp_core::RelayUrl;
+use crate::outbound::starts::{SharedStarts, StartKind};
+use crate::outbound::stream::{self, Room, Stream, failed, reach, secured};
+use grasp_core::{RelayUrl, Time};
 use grasp_engine::Peer;
 use hyper::header::{HeaderValue, USER_AGENT as USER_AGENT_HEADER};
 use rustls::RootCertStore;
@@ -32,6 +33,8 @@ pub struct Dialer {
     pub(super) tls: TlsConnector,
     pub(super) instance: Instance,
     places: Places,
+    /// Where every connection is counted, with those of others.
+    pub(super) starts: Option<SharedStarts>,
     pub(super) limits: DialLimits,
 }
 
@@ -53,6 +56,8 @@ pub enum DialError {
     Ourselves,
     #[error("its address already has all the links it may have")]
     Crowded,
+    #[error("its address had all the connections it may have for now")]
+    Busy { until: Time },
     #[error("{0}")]
     Failed(String),
 }
@@ -114,8 +119,15 @@ impl Dialer {
             tls: Arc::new(stream::public_trust()?).into(),
             instance,
             places: Places::new(limits.links_per_address_max),
+            starts: None,
             limits,
         })
+    }
+
+    /// Counts every connection there.
+    pub fn counting(mut self, starts: SharedStarts) -> Self {
+        self.starts = Some(starts);
+        self
     }
 
     /// Asks somebody else where names lead.
@@ -136,7 +148,9 @@ impl Dialer {
         let limits = &self.limits;
         let (resolver, max) = (&*self.resolver, limits.addresses_max);
         let found = addresses(resolver, &target, limits.lookup, max).await?;
-        let reached = reach(&found, &self.places, &target, limits.connect).await?;
+        let starts = self.starts.as_ref().map(|starts| (starts, StartKind::RelayDial));
+        let room = Room { places: &self.places, starts };
+        let reached = reach(&found, room, &target, limits.connect).await?;
         let address = reached.address;
         let talk = async {
             let place = Some(reached.place);
@@ -145,6 +159,9 @@ impl Dialer {
         };
         let asked = async { Ok(self.probe(address, &url, &target).await?) };
         let (socket, peer) = tokio::try_join!(talk, asked)?;
+        if let (Some(starts), Some(published)) = (&self.starts, peer.git_requests_per_minute) {
+            starts.publish(address.ip(), published);
+        }
         Ok(Dialled { socket, peer, address })
     }
 

@@ -11,8 +11,8 @@ use crate::outbound::pace::{Pace, Silence};
 use crate::outbound::places::Places;
 use crate::outbound::probe::USER_AGENT;
 use crate::outbound::resolve::addresses;
-use crate::outbound::starts::{StartLimits, Starts, Until};
-use crate::outbound::stream::{failed, reach, secured};
+use crate::outbound::starts::{SharedStarts, StartKind, StartLimits, Until};
+use crate::outbound::stream::{Room, failed, reach, secured};
 use bytes::Bytes;
 use grasp_core::{CloneUrl, Time};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
@@ -20,7 +20,6 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
-use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -34,7 +33,7 @@ use tokio_util::task::AbortOnDropHandle;
 #[derive(Debug, Clone)]
 pub struct Caller {
     dialer: Dialer,
-    starts: Arc<Mutex<Starts>>,
+    starts: SharedStarts,
     places: Places,
     clock: Arc<Clock>,
     limits: CallLimits,
@@ -120,11 +119,13 @@ const PLACE_WAIT: Duration = Duration::from_secs(5);
 const READY_WAIT: Duration = Duration::from_secs(1);
 
 impl Caller {
-    /// Resolves, trusts and names itself as the dialler does.
+    /// Resolves, trusts, counts and names itself as the dialler does. `limits.starts` hold where the
+    /// dialler counts nothing.
     pub fn new(dialer: Dialer, clock: Arc<Clock>, limits: CallLimits) -> Self {
+        let own = || SharedStarts::new(limits.starts.clone(), Arc::clone(&clock));
         Self {
+            starts: dialer.starts.clone().unwrap_or_else(own),
             dialer,
-            starts: Arc::new(Mutex::new(Starts::new(limits.starts.clone()))),
             places: Places::new(limits.connections_per_address_max),
             clock,
             limits,
@@ -140,36 +141,22 @@ impl Caller {
         let dial = &self.dialer.limits;
         let (resolver, max) = (&*self.dialer.resolver, dial.addresses_max);
         let found = addresses(resolver, &target, dial.lookup, max).await;
-        let free = self.with_room(found.map_err(|error| self.missed(error))?)?;
-        let (wire, address) = self.connect(&free, &target).await?;
+        let found = found.map_err(|error| self.missed(error))?;
+        let (wire, address) =
+            self.connect(&found, &target, Some((&self.starts, StartKind::GitRequest))).await?;
         let base_path = url.path().trim_end_matches('/').to_owned();
         Ok(Connection { caller: self.clone(), target, base_path, address, wire: Some(wire) })
-    }
-
-    /// The addresses that may be asked something now.
-    fn with_room(&self, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, CallError> {
-        let (mut starts, now) = (self.starts.lock(), self.clock.now());
-        let mut until = None;
-        let mut free = Vec::new();
-        for address in found {
-            match starts.look(address.ip(), now) {
-                Ok(()) => free.push(address),
-                Err(Until(then)) => until = Some(until.map_or(then, |first: Time| first.min(then))),
-            }
-        }
-        match (free.is_empty(), until) {
-            (true, Some(until)) => Err(CallError::Crowded { until }),
-            _ => Ok(free),
-        }
     }
 
     async fn connect(
         &self,
         addresses: &[SocketAddr],
         target: &Target,
+        starts: Option<(&SharedStarts, StartKind)>,
     ) -> Result<(Wire, SocketAddr), CallError> {
         let dial = &self.dialer.limits;
-        let reached = reach(addresses, &self.places, target, dial.connect).await;
+        let room = Room { places: &self.places, starts };
+        let reached = reach(addresses, room, target, dial.connect).await;
         let reached = reached.map_err(|error| self.missed(error))?;
         let address = reached.address;
         let (place, tls) = (Some(reached.place), &self.dialer.tls);
@@ -190,6 +177,7 @@ impl Caller {
             DialError::Forbidden(why) => CallError::Forbidden(why),
             DialError::Ourselves => CallError::Ourselves,
             DialError::Crowded => CallError::Crowded { until: self.clock.now().plus(PLACE_WAIT) },
+            DialError::Busy { until } => CallError::Crowded { until },
             DialError::Failed(why) => CallError::Failed(why),
         }
     }
@@ -199,9 +187,11 @@ impl Connection {
     /// Asks once. The answer has to be read to its end before the next question, or the connection
     /// is made anew, to the same address.
     pub async fn request(&mut self, ask: &Ask) -> Result<Response, CallError> {
-        let (ip, now) = (self.address.ip(), self.caller.clock.now());
-        let taken = self.caller.starts.lock().take(ip, now);
-        taken.map_err(|Until(until)| CallError::Crowded { until })?;
+        // The first request was counted when its connection was made.
+        if self.wire.as_ref().is_none_or(|wire| wire.used) {
+            let taken = self.caller.starts.take(self.address.ip(), StartKind::GitRequest);
+            taken.map_err(|Until(until)| CallError::Crowded { until })?;
+        }
         let request = self.render(ask)?;
         let mut pace = Pace::new(self.caller.limits.silence);
         let began = Instant::now();
@@ -209,9 +199,13 @@ impl Connection {
         pace.waited(began.elapsed());
         let silent = |_| failure(&self.target, "it does not answer");
         let answer = sent.map_err(silent)??;
-        let now = self.caller.clock.now();
+        let now = self.caller.clock.wall();
         let instance = &self.caller.dialer.instance;
-        Response::judge(answer, self.target.host.to_string(), pace, instance, now)
+        let judged = Response::judge(answer, self.target.host.to_string(), pace, instance, now);
+        if matches!(judged, Err(CallError::SlowDown { .. })) {
+            self.caller.starts.object(self.address.ip());
+        }
+        judged
     }
 
     fn render(&self, ask: &Ask) -> Result<Request<Whole>, CallError> {
@@ -272,7 +266,8 @@ impl Connection {
         {
             return Ok(wire);
         }
-        let (wire, _) = self.caller.connect(&[self.address], &self.target).await?;
+        // Counted with its request.
+        let (wire, _) = self.caller.connect(&[self.address], &self.target, None).await?;
         Ok(wire)
     }
 }

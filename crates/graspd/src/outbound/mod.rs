@@ -25,5 +25,5 @@ pub use pace::Silence;
 pub use places::{Place, Places};
 pub use resolve::{Lookup, Resolve, System};
 pub use retry_after::date as http_date;
-pub use starts::{StartLimits, Starts, Until};
+pub use starts::{SharedStarts, StartKind, StartLimits, Starts, Until};
 pub use stream::Stream;

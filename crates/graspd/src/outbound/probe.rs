@@ -99,7 +99,15 @@ fn read(json: &[u8], instance: &Instance) -> Result<Peer, Ourselves> {
         message_bytes_max: limit("max_message_length"),
         limit_default: limit("default_limit"),
         grasp: at("supported_grasps").as_array().is_some_and(|grasps| !grasps.is_empty()),
+        git_requests_per_minute: at("git_limits").get("requests_per_minute").and_then(number),
+        nip77: lists_nip77(at("supported_nips")),
     })
+}
+
+/// Whether NIP-77 is in a list of NIPs; an empty list says nothing.
+fn lists_nip77(nips: &Value) -> Option<bool> {
+    let nips = nips.as_array().filter(|nips| !nips.is_empty())?;
+    Some(nips.iter().any(|nip| nip.as_u64() == Some(77) || nip.as_str() == Some("77")))
 }
 
 /// A limit of nothing at all, or less, is a way of saying that there is none.
@@ -144,6 +152,7 @@ mod tests {
     fn s11_a_relays_limits_are_read_from_its_document() {
         let document = json!({
             "name": "x", "supported_grasps": ["GRASP-01"], "instance": "somebody else",
+            "supported_nips": [1, 11, 77], "git_limits": {"requests_per_minute": 3000},
             "limitation": {
                 "max_subscriptions": 20, "max_message_length": 65536, "default_limit": 100,
                 "max_limit": 500, "auth_required": false,
@@ -154,8 +163,24 @@ mod tests {
             message_bytes_max: Some(65536),
             limit_default: Some(100),
             grasp: true,
+            git_requests_per_minute: Some(3_000),
+            nip77: Some(true),
         };
         assert_eq!(peer(&document), Ok(told));
+    }
+
+    #[test]
+    fn s61_a_list_of_nips_says_whether_nip_77_is_spoken_and_no_list_says_nothing() {
+        let listed = |nips: Value| peer(&json!({"supported_nips": nips})).map(|peer| peer.nip77);
+        for nips in [json!([1, 77]), json!(["77"]), json!([77])] {
+            assert_eq!(listed(nips), Ok(Some(true)));
+        }
+        for nips in [json!([1, 11]), json!(["1", 770]), json!([null])] {
+            assert_eq!(listed(nips), Ok(Some(false)));
+        }
+        for nothing in [json!([]), json!(null), json!("77"), json!({"77": true})] {
+            assert_eq!(listed(nothing), Ok(None));
+        }
     }
 
     #[test]
@@ -171,6 +196,8 @@ mod tests {
             json!({"supported_grasps": []}),
             json!({"supported_grasps": "GRASP-01"}),
             json!({"instance": 5}),
+            json!({"git_limits": 3000}),
+            json!({"git_limits": {"requests_per_minute": -1}}),
         ] {
             assert_eq!(peer(&nothing), Ok(Peer::default()), "{nothing}");
         }

@@ -4,6 +4,8 @@
 use crate::outbound::dial::DialError;
 use crate::outbound::guard::Target;
 use crate::outbound::places::{Place, Places};
+use crate::outbound::starts::{SharedStarts, StartKind, Until};
+use grasp_core::Time;
 use rustls::pki_types::{DnsName, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use std::io::{self, IoSlice};
@@ -44,17 +46,31 @@ pub(super) struct Reached {
 /// An address that does not answer must leave time for the next.
 const SHARE_MIN: Duration = Duration::from_secs(1);
 
-/// Connects to the first of these that answers and has a place left.
+/// What an address must have room for before it is connected to.
+#[derive(Clone, Copy)]
+pub(super) struct Room<'a> {
+    pub(super) places: &'a Places,
+    /// Where which start is counted for each address; nowhere if it is paid for already.
+    pub(super) starts: Option<(&'a SharedStarts, StartKind)>,
+}
+
+/// Connects to the first of these that answers and has room.
 pub(super) async fn reach(
     addresses: &[SocketAddr],
-    places: &Places,
+    room: Room<'_>,
     target: &Target,
     time_max: Duration,
 ) -> Result<Reached, DialError> {
     let deadline = Instant::now() + time_max;
     let mut failure = DialError::Crowded;
     for (at, address) in addresses.iter().enumerate() {
-        let Some(place) = places.take(address.ip()) else { continue };
+        let Some(place) = room.places.take(address.ip()) else { continue };
+        if let Some((starts, kind)) = room.starts
+            && let Err(Until(until)) = starts.take(address.ip(), kind)
+        {
+            failure = failure.or_busy(until);
+            continue;
+        }
         let left = u32::try_from(addresses.len() - at).unwrap_or(u32::MAX);
         let share = deadline.saturating_duration_since(Instant::now()) / left;
         let until = deadline.min(Instant::now() + share.max(SHARE_MIN));
@@ -65,6 +81,17 @@ pub(super) async fn reach(
         }
     }
     Err(failure)
+}
+
+impl DialError {
+    /// What was tried says more than what could not be tried.
+    fn or_busy(self, until: Time) -> Self {
+        match self {
+            Self::Busy { until: first } => Self::Busy { until: first.min(until) },
+            Self::Crowded => Self::Busy { until },
+            tried => tried,
+        }
+    }
 }
 
 pub(super) async fn connect(address: SocketAddr) -> io::Result<TcpStream> {

@@ -1,10 +1,10 @@
 //! The reports of a running server. The machines are looked at once for all who ask within a second;
 //! the store is read on threads of their own, so that no client of the relay waits for them.
 
-use super::Page;
 use super::held::{Draft, Hunts, Shaper};
 use super::shapes::{EventReport, Purgatory, Relays, Repo, Repos, Status};
 use super::sight::{Identity, Live, Sight};
+use super::{Page, problem_list};
 use crate::node::{Node, Ready};
 use grasp_core::{EventId, RepoId, Time};
 use grasp_engine::hunt::FamilyId;
@@ -19,10 +19,12 @@ pub struct Reports {
     pub identity: Arc<Identity>,
     /// Held while it is made, so that it is made once.
     seen: Mutex<Option<(Time, Arc<Live>)>>,
-    status: Mutex<Option<Status>>,
+    status: Mutex<Option<(Time, Status)>>,
 }
 
 const SEEN_FOR: Duration = Duration::from_secs(1);
+/// Relays in trouble that are read for the list of problems.
+const TROUBLES_MAX: usize = 1_000;
 
 impl Reports {
     pub fn new(identity: Identity) -> Self {
@@ -34,7 +36,6 @@ impl Reports {
         let now = node.clock.now();
         if let Some((at, live)) = &*seen
             && now.since(*at) < SEEN_FOR
-            && *at <= now
         {
             return Arc::clone(live);
         }
@@ -45,22 +46,28 @@ impl Reports {
 }
 
 async fn look(node: &Node) -> Live {
-    let mut live =
-        Live { uptime: Some(node.uptime()), activity: node.activity.latest(), ..Live::default() };
+    let mut live = Live {
+        uptime: Some(node.uptime()),
+        activity: node.activity.latest(),
+        full_tables: node.metrics.full.lately(node.clock.now()),
+        ..Live::default()
+    };
     if let Some(watch) = node.sync.get() {
-        live.totals = watch.totals().await.unwrap_or_default();
+        (live.totals, live.relay_troubles) = watch.troubles(TROUBLES_MAX).await.unwrap_or_default();
     }
-    live.hunts = hunts(node, Vec::new()).await.totals;
-    if let Ready::No(why) = node.ready().await {
-        live.problems.push(why);
+    if let Some(watch) = node.hunt.get() {
+        let hunts = watch.look_at_stuck(problem_list::NAMED_MAX).await.unwrap_or_default();
+        (live.hunts, live.stuck, live.stuck_total) = (hunts.totals, hunts.stuck, hunts.stuck_total);
+        live.full_slots = hunts.full_slots;
     }
-    let free = node.host.free_bytes().unwrap_or(u64::MAX);
-    if free < node.host.free_bytes_min {
-        live.problems.push(format!(
-            "only {free} bytes are free where the repositories are, so pushes are refused; free \
-             some space"
-        ));
+    live.git_used_bytes = node.host.git_used.get();
+    live.disk_shortage = node.host.disk.shortage();
+    // A full disk is a problem of its own.
+    if let (Ready::No(why), None) = (node.ready().await, live.disk_shortage) {
+        live.not_ready = Some(why);
     }
+    let step = node.clock.recent_step();
+    live.clock_step = step.map(|step| (step.by_ms, node.clock.now().since(step.at)));
     live
 }
 
@@ -78,10 +85,11 @@ async fn ask<T: Send + 'static>(
 ) -> Option<T> {
     let live = node.reports.live(node).await;
     let (rules, host) = (Arc::clone(&node.rules), Arc::clone(&node.host));
-    let (identity, now) = (Arc::clone(&node.reports.identity), node.clock.now());
+    let (identity, at) = (Arc::clone(&node.reports.identity), node.clock.read());
     let answer = node.tellers.ask(move |store| {
         let (rules, repos) = (&*rules, &*host.repos);
-        question(&Sight { store, rules, repos, identity: &identity, live: &live, now })
+        let (now, offset) = (at.wall, at.offset());
+        question(&Sight { store, rules, repos, identity: &identity, live: &live, now, offset })
     });
     match answer.await.ok()? {
         Ok(told) => Some(told),
@@ -95,7 +103,7 @@ async fn ask<T: Send + 'static>(
 /// What was read, and what the hunt says of it.
 async fn told<D: Draft>(node: &Arc<Node>, draft: D) -> D::Told {
     let hunts = hunts(node, draft.families()).await;
-    let (identity, now) = (&node.reports.identity, node.clock.now());
+    let (identity, now) = (&node.reports.identity, node.clock.wall());
     draft.told(&Shaper { identity, hunts: &hunts, now })
 }
 
@@ -103,14 +111,14 @@ async fn told<D: Draft>(node: &Arc<Node>, draft: D) -> D::Told {
 pub async fn status(node: &Arc<Node>) -> Option<Status> {
     let mut made = node.reports.status.lock().await;
     let now = node.clock.now();
-    if let Some(status) = &*made
-        && now.since(status.now) < SEEN_FOR
-        && status.now <= now
+    if let Some((at, status)) = &*made
+        && now.since(*at) < SEEN_FOR
     {
         return Some(status.clone());
     }
-    *made = ask(node, |sight| sight.status()).await;
-    made.clone()
+    let status = ask(node, |sight| sight.status()).await;
+    *made = status.clone().map(|status| (now, status));
+    status
 }
 
 pub async fn relays(node: &Arc<Node>, page: Page) -> Option<Relays> {

@@ -58,7 +58,8 @@ impl Sight<'_> {
     pub(super) fn purgatory(&self, page: &Page) -> Result<Waits> {
         let snapshot = self.store.read()?;
         let from = page.after.as_deref().and_then(read_mark).unwrap_or(Mark::Held(Vec::new()));
-        let (rows, next) = self.hall(&*snapshot).page(&from, page.limit)?;
+        let (mut rows, next) = self.hall(&*snapshot).page(&from, page.limit)?;
+        rows.iter_mut().for_each(|it| it.shift_to_wall(self.offset));
         let total = snapshot.events_in(Space::Held)? + snapshot.events_in(Space::Wanted)?;
         Ok(Waits { rows, total, next })
     }
@@ -67,7 +68,8 @@ impl Sight<'_> {
         let snapshot = self.store.read()?;
         for (space, standing) in SPACES {
             if let Some(found) = snapshot.get(space, id)? {
-                let waits = self.hall(&*snapshot).of(id)?;
+                let mut waits = self.hall(&*snapshot).of(id)?;
+                waits.iter_mut().for_each(|it| it.shift_to_wall(self.offset));
                 return Ok(Some(Known { standing, found, waits }));
             }
         }
@@ -225,7 +227,7 @@ fn write_mark(mark: &Mark) -> String {
     }
 }
 
-fn read_mark(text: &str) -> Option<Mark> {
+pub(super) fn read_mark(text: &str) -> Option<Mark> {
     match text.split_at_checked(1)? {
         ("h", key) => Some(Mark::Held(hex_decode::<40>(key)?.to_vec())),
         ("w", "") => Some(Mark::Wanted(Vec::new())),

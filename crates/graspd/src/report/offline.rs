@@ -11,8 +11,8 @@ use crate::node::rules;
 use crate::repos;
 use crate::serve::{self, Opened};
 use grasp_core::policy::Rules;
-use grasp_core::{EventId, RepoId};
-use grasp_git::Layout;
+use grasp_core::{EventId, RepoId, WallOffset};
+use grasp_git::{Layout, used_bytes};
 use grasp_store::Result;
 
 #[derive(Debug)]
@@ -29,7 +29,8 @@ pub fn offline(config: &Config) -> anyhow::Result<Offline> {
     let opened = serve::open(config)?;
     let rules = rules(config, opened.relay_key.public);
     let repos = repos::Repos::new(Layout::new(opened.git_root.canonicalize()?));
-    let (identity, live) = (Identity::of(config), Live::default());
+    let git_used_bytes = used_bytes(&opened.git_root).ok();
+    let (identity, live) = (Identity::of(config), Live { git_used_bytes, ..Live::default() });
     Ok(Offline { opened, rules, repos, identity, live })
 }
 
@@ -41,7 +42,8 @@ impl Offline {
             repos: &self.repos,
             identity: &self.identity,
             live: &self.live,
-            now: Clock::default().now(),
+            now: Clock::default().wall(),
+            offset: WallOffset::default(),
         }
     }
 

@@ -40,7 +40,7 @@ impl Sight<'_> {
     ) -> Result<Relay> {
         let (now, age_max) = (self.now, self.identity.verdict_age_max);
         let (ledger, coverage_permille) = ledger::of_relay(store, &view.relay, now, age_max)?;
-        let (health, next_try) = health(&view.health);
+        let (health, next_try) = health(view);
         let account = &view.account;
         let chronicle = watch.and_then(|it| it.chronicle(&view.relay)).unwrap_or_default();
         Ok(Relay {
@@ -72,11 +72,62 @@ impl Sight<'_> {
     }
 }
 
-fn health(health: &Health) -> (&'static str, Option<Time>) {
-    match health {
+/// A link that stands is well, also after failures; nothing is tried next.
+fn health(view: &RelayView) -> (&'static str, Option<Time>) {
+    if view.connected {
+        return ("healthy", None);
+    }
+    match &view.health {
         Health::Healthy => ("healthy", None),
         Health::Degraded { next_try, .. } => ("degraded", Some(*next_try)),
         Health::Dead { next_try, .. } => ("dead", Some(*next_try)),
         Health::Banned { until } => ("banned", Some(*until)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(connected: bool, health: Health) -> RelayView {
+        RelayView {
+            relay: "ws://127.0.0.1:7777".parse().unwrap(),
+            connected,
+            connecting: false,
+            bootstrap: false,
+            health,
+            account: grasp_engine::Account::default(),
+            repositories: 1,
+            roots: 0,
+            missing: 0,
+            pending: 0,
+            confirmed: 1,
+            live_subscriptions: 1,
+            open_questions: 0,
+            in_rotation: 0,
+            repositories_in_rotation: 0,
+            batches: Vec::new(),
+            negentropy: true,
+            last_alive: None,
+            daily_at: None,
+            daily_last: None,
+            daily_running: false,
+            last_failure: None,
+            comparison_failure: None,
+            full_seconds: 0,
+            settled: true,
+            no_room: false,
+            waits: None,
+        }
+    }
+
+    #[test]
+    fn a_connected_relay_is_healthy_and_has_no_next_try_whatever_failed_before() {
+        let failed = |failures| {
+            let (first, next_try) = (Time(1), Time(2));
+            Health::Degraded { failures, first, next_try }
+        };
+        assert_eq!(health(&view(true, failed(3))), ("healthy", None));
+        assert_eq!(health(&view(false, failed(3))), ("degraded", Some(Time(2))));
     }
 }

@@ -7,7 +7,7 @@ use super::sight::Sight;
 use super::text::{self, DESCRIPTION_MAX, WORDS_MAX, shown};
 use super::threads::threads;
 use crate::ingest::{About, Hosted, Waiting, about};
-use crate::ledger;
+use crate::ledger::LedgerView;
 use crate::repos::Shown;
 use crate::sync::served;
 use grasp_core::nip34::State;
@@ -48,7 +48,8 @@ impl Sight<'_> {
     pub(super) fn repo(&self, repo: &RepoId) -> Result<Option<Read>> {
         let snapshot = self.store.read()?;
         let Some(it) = about(&*snapshot, self.rules, self.repos, repo)? else { return Ok(None) };
-        let waiting = self.hall(&*snapshot).about(repo, &it.people)?;
+        let mut waiting = self.hall(&*snapshot).about(repo, &it.people)?;
+        waiting.iter_mut().for_each(|it| it.shift_to_wall(self.offset));
         let repo = self.shaped(&*snapshot, repo, &it)?;
         Ok(Some(Read { repo, waiting }))
     }
@@ -65,7 +66,8 @@ impl Sight<'_> {
         let hunts = Hunts::default();
         let shaper = self.shaper(&hunts);
         let age_max = self.identity.verdict_age_max;
-        let mirrors = ledger::mirrors(store, service, &it.announcement, repo, now, age_max)?;
+        let view = LedgerView { store, service, now, age_max };
+        let mirrors = view.mirrors(&it.announcement, repo)?;
         let web = it.announced.event.tags_named("web").flat_map(|tag| tag.values());
         let mut explain = self.own_obstacles(it);
         let lacks = |it: &&Mirror| matches!(it.verdict, Verdict::WeLack | Verdict::TheyLack);

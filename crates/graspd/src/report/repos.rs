@@ -6,7 +6,7 @@ use super::shapes::{RepoLine, Repos};
 use super::sight::Sight;
 use super::text::{WORDS_MAX, shown};
 use crate::ingest::followed_state;
-use crate::ledger;
+use crate::ledger::LedgerView;
 use grasp_core::nip34::Announcement;
 use grasp_core::{Event, Filter, Kind, Timestamp};
 use grasp_store::{Budget, Cursor, Hit, Position, Progress, Result, Snapshot, Space, Want};
@@ -18,7 +18,7 @@ const BYTES: usize = 16 << 20;
 impl Sight<'_> {
     pub fn repos(&self, page: &Page) -> Result<Repos> {
         let snapshot = self.store.read()?;
-        let kinds = Some(vec![Kind::ANNOUNCEMENT]);
+        let kinds = Some([Kind::ANNOUNCEMENT].into());
         let filter = Filter { kinds, ..Filter::default() };
         let now = self.now.timestamp();
         let mut cursor = Cursor::new([filter].into(), Want::Bodies, u64::MAX, now);
@@ -51,7 +51,8 @@ impl Sight<'_> {
     fn line(&self, store: &dyn Snapshot, at: Timestamp, it: &Announcement) -> Result<RepoLine> {
         let text = |text: &Option<String>| shown(text.as_deref().unwrap_or(""), WORDS_MAX);
         let (name, identifier) = (text(&it.name), it.repo.identifier.to_string());
-        let age_max = self.identity.verdict_age_max;
+        let (service, now) = (&self.rules.service, self.now);
+        let view = LedgerView { store, service, now, age_max: self.identity.verdict_age_max };
         Ok(RepoLine {
             npub: it.repo.owner.to_npub(),
             name: if name.is_empty() { shown(&identifier, WORDS_MAX) } else { name },
@@ -59,7 +60,7 @@ impl Sight<'_> {
             description: text(&it.description),
             announced_at: at,
             state_at: followed_state(store, &it.repo)?.map(|it| it.event.created_at),
-            ledger: ledger::of_repo(store, &it.repo, self.now, age_max)?,
+            ledger: view.of_repo(it, &it.repo)?,
         })
     }
 }
@@ -68,7 +69,7 @@ fn write_position(at: Position) -> String {
     format!("{}-{}", at.created_at().0, at.id())
 }
 
-fn read_position(text: &str) -> Option<Position> {
+pub(super) fn read_position(text: &str) -> Option<Position> {
     let (time, id) = text.split_once('-')?;
     Some(Position::new(Timestamp(time.parse().ok()?), &id.parse().ok()?))
 }

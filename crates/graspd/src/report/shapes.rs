@@ -2,6 +2,7 @@
 //! prints it. Every text of a stranger in here went through [`super::text`]. Fields may be added, none
 //! is renamed or removed: others read this.
 
+use super::problems::ProblemReport;
 use grasp_core::{EventId, Oid, Time, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,9 @@ pub struct Status {
     pub ledger: Ledger,
     /// What an operator should look at, each with what to do; empty when all is well.
     pub problems: Vec<String>,
+    /// The same problems with their codes.
+    #[serde(default)]
+    pub problem_details: Vec<ProblemReport>,
     /// The latest, newest first.
     pub activity: Vec<Activity>,
 }
@@ -31,8 +35,11 @@ pub struct Server {
     pub syncs: bool,
     /// `None` when the server does not run and its data was read instead.
     pub uptime_secs: Option<u64>,
+    /// By the event store.
     pub disk_used_bytes: u64,
     pub disk_budget_bytes: u64,
+    /// By the git data; `None` while it is measured for the first time.
+    pub git_used_bytes: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -59,6 +66,9 @@ pub struct Ledger {
     pub we_lack: u64,
     pub they_lack: u64,
     pub unverifiable: u64,
+    /// Being looked at again after a change; only of mirrors of one repository.
+    #[serde(default)]
+    pub checking: u64,
     /// The age of the oldest verdict, and how old one may become.
     pub oldest_secs: u64,
     pub age_max_secs: u64,
@@ -72,8 +82,17 @@ pub struct Activity {
     pub kind: String,
     /// One sentence.
     pub text: String,
-    /// The repository it is about, as `<npub>/<identifier>`.
+    /// The repository it is about, as `<npub>/<identifier>`, and what it is called.
     pub repository: Option<String>,
+    #[serde(default)]
+    pub name: Option<String>,
+    /// How often it happened; `at` is the last time.
+    #[serde(default = "once")]
+    pub count: u64,
+}
+
+fn once() -> u64 {
+    1
 }
 
 /// `GET /api/v1/relays`
@@ -265,6 +284,8 @@ pub enum Verdict {
     WeLack,
     TheyLack,
     Unverifiable,
+    /// Something changed since it was last looked at, and it is looked at again within a minute or two.
+    Checking,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -273,6 +294,9 @@ pub struct EventsThere {
     pub both: u64,
     pub they_lack: u64,
     pub we_lack: u64,
+    /// Of what we lack: there was no room for it here.
+    #[serde(default)]
+    pub no_room: u64,
     pub coverage_permille: u16,
     /// Of what we had then.
     pub fingerprint: String,
@@ -289,6 +313,9 @@ pub struct RefsThere {
     pub we_lack: u64,
     /// Branches and tags nobody signed.
     pub unsigned: u64,
+    /// Signed here, and theirs belong to no state known here.
+    #[serde(default)]
+    pub unknown: u64,
     /// Of those that are equal.
     #[serde(default)]
     pub objects: Giving,

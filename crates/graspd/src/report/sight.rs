@@ -4,12 +4,15 @@
 use super::shapes::{Activity, Server};
 use super::text::{WORDS_MAX, shown};
 use crate::config::Config;
+use crate::metrics::FullTable;
 use crate::outbound::{Rule, vet};
 use crate::repos::Repos;
+use grasp_core::held_share::HeldUse;
 use grasp_core::policy::Rules;
-use grasp_core::{RelayUrl, RepoId, Time};
-use grasp_engine::Totals;
-use grasp_engine::hunt::HuntTotals;
+use grasp_core::{RelayUrl, RepoId, Service, Time, WallOffset};
+use grasp_engine::hunt::{FullSlots, HuntTotals, HuntView};
+use grasp_engine::{RelayTrouble, Totals};
+use grasp_git::NoRoom;
 use grasp_store::EventStore;
 use std::time::Duration;
 
@@ -20,7 +23,10 @@ pub struct Sight<'a> {
     pub repos: &'a Repos,
     pub identity: &'a Identity,
     pub live: &'a Live,
+    /// Wall time, like all times of a report.
     pub now: Time,
+    /// Deadlines of what is held are in steady time.
+    pub offset: WallOffset,
 }
 
 /// What does not change while the server runs.
@@ -35,6 +41,8 @@ pub struct Identity {
     pub verdict_age_max: Duration,
     /// How long something is looked for after it gave up waiting.
     pub wanted_for: Duration,
+    /// How many events may wait.
+    pub held_table: HeldUse,
 }
 
 /// A look at the running machines; empty when none run.
@@ -44,8 +52,22 @@ pub struct Live {
     pub totals: Totals,
     pub hunts: HuntTotals,
     pub activity: Vec<Activity>,
-    /// Why it cannot serve, or soon will not.
-    pub problems: Vec<String>,
+    /// Why `/readyz` says no.
+    pub not_ready: Option<String>,
+    /// Less is free on the disk of the repositories than the reserve.
+    pub disk_shortage: Option<NoRoom>,
+    /// How far the wall clock was set lately, and how long ago.
+    pub clock_step: Option<(i64, Duration)>,
+    /// Tables that refused something lately, and how often.
+    pub full_tables: Vec<(FullTable, u64)>,
+    pub relay_troubles: Vec<(RelayUrl, RelayTrouble)>,
+    /// Families whose git data was looked for in vain several times, and how many there are.
+    pub stuck: Vec<HuntView>,
+    pub stuck_total: usize,
+    /// Fetches that wait because all slots they may use are in use.
+    pub full_slots: Vec<FullSlots>,
+    /// What the git data takes on the disk.
+    pub git_used_bytes: Option<u64>,
 }
 
 const PRIVATE_RELAY: &str = "the operator's own relay";
@@ -62,6 +84,10 @@ impl Identity {
             private_relay: sync.bootstrap.as_ref().filter(is_private).cloned(),
             verdict_age_max: sync.verdict_age_max,
             wanted_for: config.hunt.wanted.kept,
+            held_table: HeldUse {
+                events: config.store.held_events_max,
+                bytes: config.store.held_bytes_max,
+            },
         }
     }
 
@@ -73,11 +99,11 @@ impl Identity {
         }
     }
 
-    /// Only its host, as sentences have it.
+    /// Only its host, with its port if that is not the usual one, as sentences have it.
     pub fn relay_host(&self, relay: &RelayUrl) -> String {
         match &self.private_relay {
             Some(private) if private == relay => PRIVATE_RELAY.to_owned(),
-            _ => shown(&relay.host(), WORDS_MAX),
+            _ => shown(&relay.host_and_port(), WORDS_MAX),
         }
     }
 }
@@ -86,20 +112,26 @@ impl Sight<'_> {
     pub(super) fn server(&self, used: (u64, u64)) -> Server {
         let service = &self.rules.service;
         let tls = if service.is_bare_address() { "" } else { "s" };
-        let address = service.address();
         Server {
             name: self.identity.name.clone(),
             description: self.identity.description.clone(),
             npub: self.rules.relay_key.to_npub(),
             version: env!("CARGO_PKG_VERSION").into(),
-            relay: format!("ws{tls}://{address}"),
-            clone: format!("http{tls}://{address}"),
+            relay: own_relay(service),
+            clone: format!("http{tls}://{}", service.address()),
             syncs: self.identity.syncs,
             uptime_secs: self.live.uptime.map(|it| it.as_secs()),
             disk_used_bytes: used.0,
+            git_used_bytes: self.live.git_used_bytes,
             disk_budget_bytes: used.1,
         }
     }
+}
+
+/// The address of this server's relay.
+pub fn own_relay(service: &Service) -> String {
+    let tls = if service.is_bare_address() { "" } else { "s" };
+    format!("ws{tls}://{}", service.address())
 }
 
 /// `<npub>/<identifier>`

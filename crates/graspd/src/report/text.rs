@@ -33,6 +33,19 @@ pub fn shown(text: &str, chars_max: usize) -> String {
     out
 }
 
+/// In the unit people would use.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let mut amount = count as f64;
+    let mut unit = 0;
+    while amount >= 1024.0 && unit + 1 < UNITS.len() {
+        amount /= 1024.0;
+        unit += 1;
+    }
+    let name = UNITS.get(unit).copied().unwrap_or_default();
+    if unit == 0 { format!("{count} {name}") } else { format!("{amount:.1} {name}") }
+}
+
 /// Changes how others look without being seen: direction marks, joiners, tags, fillers.
 const fn is_invisible(c: char) -> bool {
     matches!(c,
@@ -46,6 +59,14 @@ const fn is_invisible(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn amounts_are_told_in_the_unit_people_would_use() {
+        assert_eq!(bytes(0), "0 bytes");
+        assert_eq!(bytes(1_023), "1023 bytes");
+        assert_eq!(bytes(64 << 20), "64.0 MiB");
+        assert_eq!(bytes(u64::MAX), "16777216.0 TiB");
+    }
 
     #[test]
     fn what_strangers_wrote_cannot_steer_a_terminal_or_hide() {

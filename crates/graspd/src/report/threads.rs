@@ -44,13 +44,14 @@ pub(super) fn threads(
 /// Issues and pull requests, and of each series of patches the first.
 fn roots(store: &dyn Snapshot, repo: &RepoId, now: Timestamp) -> Result<(Vec<EventId>, bool)> {
     let of = |kinds: &[Kind]| {
-        let mut filter = Filter { kinds: Some(kinds.to_vec()), ..Filter::default() };
-        filter.tags.insert(b'a', vec![repo.coordinate().to_string()]);
+        let mut filter =
+            Filter { kinds: Some(kinds.iter().copied().collect()), ..Filter::default() };
+        filter.tags.insert(b'a', [repo.coordinate().to_string()].into());
         filter.limit = Some(ROOTS_MAX as u64 + 1);
         filter
     };
     let mut patches = of(&[Kind::PATCH]);
-    patches.tags.insert(b't', vec!["root".into()]);
+    patches.tags.insert(b't', ["root".into()].into());
     let filters = [of(&[Kind::ISSUE, Kind::PULL_REQUEST]), patches];
     let mut cursor = Cursor::new(filters.into(), Want::Positions, u64::MAX, now);
     let mut found = Vec::new();
@@ -68,7 +69,7 @@ fn statuses(
     if roots.is_empty() {
         return Ok((Vec::new(), false));
     }
-    let mut filter = Filter { kinds: Some(STATUSES.to_vec()), ..Filter::default() };
+    let mut filter = Filter { kinds: Some(STATUSES.into()), ..Filter::default() };
     filter.tags.insert(b'e', roots.iter().map(EventId::to_string).collect());
     filter.limit = Some(STATUSES_MAX);
     let mut cursor = Cursor::new([filter].into(), Want::Bodies, u64::MAX, now);

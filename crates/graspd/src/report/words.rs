@@ -11,7 +11,11 @@ use grasp_engine::{RelayView, Wait};
 
 /// What is going on with one relay.
 pub(super) fn relay(view: &RelayView, identity: &Identity, now: Time) -> String {
-    let link = if view.connected { "connected" } else { "not connected" };
+    let link = match (view.connected, view.connecting) {
+        (true, _) => "connected",
+        (false, true) => "connecting",
+        (false, false) => "not connected",
+    };
     let mut sentence = format!(
         "{}: {link}, {} repositories, {} threads; {} of {} groups of questions answered",
         identity.relay_host(&view.relay),
@@ -20,12 +24,25 @@ pub(super) fn relay(view: &RelayView, identity: &Identity, now: Time) -> String 
         view.confirmed,
         view.confirmed + view.pending + view.missing,
     );
+    if view.connected && view.health.failures() > 0 {
+        sentence += &format!(", after {} failed attempts", view.health.failures());
+    }
     if view.in_rotation > 0 {
         sentence += &format!(", {} asked in turn", view.in_rotation);
+    }
+    sentence += &batches(view, now);
+    if let Some(why) = &view.comparison_failure {
+        let why = shown(why, WORDS_MAX);
+        sentence += &format!("; read in pages because comparing failed: {why}");
+    }
+    if view.full_seconds > 0 {
+        let count = view.full_seconds;
+        sentence += &format!("; {count} seconds have more events than it gives out");
     }
     sentence += &match &view.waits {
         None => String::new(),
         Some(Wait::Ourselves) => "; this very server under another name".to_owned(),
+        Some(Wait::NotFollowed { why }) => format!("; not followed: {why}"),
         Some(Wait::Place) => "; waits for a free place".to_owned(),
         Some(Wait::Retry { until }) => format!("; tried again at {}", clock(*until, now)),
         Some(Wait::Cooldown { until }) => {
@@ -39,6 +56,17 @@ pub(super) fn relay(view: &RelayView, identity: &Identity, now: Time) -> String 
         }
     };
     sentence
+}
+
+/// `; batch 12 compares 3 groups, 2 questions open since 14:02 UTC`
+fn batches(view: &RelayView, now: Time) -> String {
+    let told = view.batches.iter().map(|batch| {
+        let verb = if batch.compares { "compares" } else { "reads" };
+        let (id, groups, open) = (batch.id, batch.groups, batch.outstanding);
+        let since = clock(batch.since, now);
+        format!("; batch {id} {verb} {groups} groups, {open} questions open since {since}")
+    });
+    told.collect()
 }
 
 /// Sources that are named in a sentence; of the rest only the number.
@@ -93,10 +121,7 @@ fn said(source: &SourceView, domains: &[DomainView], now: Time) -> String {
 
 /// With its port, if that is not the usual one.
 pub(super) fn host(url: &CloneUrl) -> String {
-    let Some(url) = url.to_url() else { return String::new() };
-    let host = url.host_str().unwrap_or_default();
-    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-    shown(&format!("{host}{port}"), WORDS_MAX)
+    shown(&url.host_and_port(), WORDS_MAX)
 }
 
 /// What a source last said, fit to be shown.
@@ -106,8 +131,8 @@ pub(super) fn told(source: &SourceView) -> String {
         ("", Some(_)) => "being asked".to_owned(),
         (said, _) => {
             // Most of what is said of a server begins with its name.
-            let host = source.url.to_url().and_then(|url| Some(url.host_str()?.to_owned()));
-            let bare = host.and_then(|host| said.strip_prefix(&host)?.strip_prefix(": "));
+            let host = source.url.host_and_port();
+            let bare = said.strip_prefix(&host).and_then(|rest| rest.strip_prefix(": "));
             shown(bare.unwrap_or(said), WORDS_MAX)
         }
     }

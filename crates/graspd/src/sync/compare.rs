@@ -2,13 +2,14 @@
 //! (S-18). The work is done on reader threads; the link only passes messages.
 
 use super::standing::{Shown, TurnedAway};
+use crate::clock::ClockReading;
 use crate::ingest::{inventory, unknown};
 use crate::node::Node;
 use grasp_core::policy::Rules;
 use grasp_core::{EventId, Filter, RepoId, Time, Timestamp};
-use grasp_engine::Sub;
+use grasp_engine::{Reconciliation, Sub};
 use grasp_relay::neg::{IdSet, Initiator, Step};
-use grasp_store::{EventStore, StoreError};
+use grasp_store::{EventStore, Space, StoreError};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -29,6 +30,8 @@ pub(super) struct Side {
     initiator: Initiator,
     /// What we had when it began, if that is what it is about.
     ours: HashSet<EventId>,
+    /// So many events of ours are compared.
+    items: usize,
     /// What they have and we do not, so far; and the reverse.
     need: Vec<EventId>,
     have: Vec<EventId>,
@@ -59,6 +62,12 @@ pub(super) struct Difference {
     pub(super) need: Vec<EventId>,
     /// What we have and they do not.
     pub(super) have: Vec<EventId>,
+    /// Some of it.
+    pub(super) lacks: Vec<(Timestamp, EventId)>,
+    /// So many they say they have.
+    pub(super) theirs: usize,
+    /// So many of what we need came before and found no room here.
+    pub(super) without_room: usize,
 }
 
 const ITEMS_MAX: usize = 1_000_000;
@@ -99,7 +108,7 @@ impl Comparison {
 
     /// Collects what we have; the first message follows.
     pub(super) fn prepare(&self, node: &Node, sub: Sub, frame_bytes: usize, reply: &Reply) {
-        let (filter, now) = (self.filter.clone(), node.clock.now().timestamp());
+        let (filter, now) = (self.filter.clone(), node.clock.wall().timestamp());
         let (reply, is_check) = (reply.clone(), self.is_check());
         let work = move |store: &dyn EventStore| {
             let progress = match Side::begin(store, (&filter, is_check), now, frame_bytes) {
@@ -123,13 +132,14 @@ impl Comparison {
         reply: &Reply,
     ) {
         let Some(side) = self.side.take() else { return };
-        let now = node.clock.now();
+        let ClockReading { now, wall } = node.clock.read();
         let matter = Matter {
             filter: self.filter.clone(),
             standing: Arc::clone(&self.standing),
-            turned_away: if self.is_check() { turned_away.ids(now) } else { BTreeSet::new() },
+            unwanted: if self.is_check() { turned_away.unwanted(now) } else { BTreeSet::new() },
+            without_room: turned_away.without_room(now),
             rules: Arc::clone(&node.rules),
-            now,
+            now: wall,
         };
         let reply = reply.clone();
         let work = move |store: &dyn EventStore| {
@@ -144,7 +154,8 @@ impl Comparison {
 struct Matter {
     filter: Filter,
     standing: Arc<[RepoId]>,
-    turned_away: BTreeSet<EventId>,
+    unwanted: BTreeSet<EventId>,
+    without_room: BTreeSet<EventId>,
     rules: Arc<Rules>,
     now: Time,
 }
@@ -153,12 +164,15 @@ impl Matter {
     fn settle(
         &self,
         store: &dyn EventStore,
-        ours: &HashSet<EventId>,
+        (ours, items): (&HashSet<EventId>, usize),
         (need, have): (Vec<EventId>, Vec<EventId>),
     ) -> Result<(Difference, Shown), StoreError> {
+        let theirs = (items + need.len()).saturating_sub(have.len());
+        let lacks = created_at_of(store, &have)?;
         let mut need = unknown(store, need)?;
-        need.retain(|id| !self.turned_away.contains(id));
-        let difference = Difference { need, have };
+        need.retain(|id| !self.unwanted.contains(id));
+        let without_room = need.iter().filter(|id| self.without_room.contains(id)).count();
+        let difference = Difference { need, have, lacks, theirs, without_room };
         if self.standing.is_empty() {
             return Ok((difference, Shown::default()));
         }
@@ -178,11 +192,13 @@ impl Side {
         let items = inventory(store, filter, now, ITEMS_MAX).map_err(|it| it.to_string())?;
         let ours =
             if is_check { items.iter().map(|(_, id)| *id).collect() } else { HashSet::new() };
+        let count = items.len();
         let set = IdSet::collect(items, ITEMS_MAX).map_err(|it| it.to_string())?;
         let mut initiator = Initiator::new(set, frame_bytes).map_err(|it| it.to_string())?;
         let message = initiator.initiate().map_err(|it| it.to_string())?;
         let (need, have) = (Vec::new(), Vec::new());
-        Ok((Box::new(Self { initiator, ours, need, have, bytes: 0, idle: 0 }), message))
+        let side = Self { initiator, ours, items: count, need, have, bytes: 0, idle: 0 };
+        Ok((Box::new(side), message))
     }
 
     fn answer(
@@ -213,13 +229,30 @@ impl Side {
             Ok(Step::Done(last)) => {
                 self.need.extend(last.need);
                 self.have.extend(last.have);
-                match matter.settle(store, &self.ours, (self.need, self.have)) {
+                let ours = (&self.ours, self.items);
+                match matter.settle(store, ours, (self.need, self.have)) {
                     Ok((difference, shown)) => Progress::Done(difference, shown),
                     Err(error) => Progress::Failed(error.to_string()),
                 }
             }
         }
     }
+}
+
+/// Some of these that are served here, spread over all of them, with their times.
+fn created_at_of(
+    store: &dyn EventStore,
+    ids: &[EventId],
+) -> Result<Vec<(Timestamp, EventId)>, StoreError> {
+    let snapshot = store.read()?;
+    let step = ids.len().div_ceil(Reconciliation::LACKS_MAX).max(1);
+    let mut found = Vec::new();
+    for id in ids.iter().step_by(step) {
+        if let Some(stored) = snapshot.get(Space::Served, id)? {
+            found.push((stored.event.created_at, *id));
+        }
+    }
+    Ok(found)
 }
 
 type Reply = mpsc::UnboundedSender<Compared>;

@@ -6,7 +6,7 @@ use super::drive::Word;
 use super::link::{self, Order};
 use super::{memory, news, standing};
 use crate::metrics::Status;
-use grasp_core::{RelayUrl, RepoId, Time};
+use grasp_core::{Domain, RelayUrl, RepoId, Time, WallOffset};
 use grasp_engine::{Action, Doubt, Engine, Input, Peer, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -91,10 +91,11 @@ impl Hands {
 
     /// What a relay is says how often its git side may be asked (S-35).
     fn tell_the_hunt(&self, relay: &RelayUrl, peer: &Peer) {
-        if let (true, Some(hunt)) = (peer.grasp, self.ground.node.hunt.get())
-            && let Ok(domain) = relay.place().parse()
-        {
-            hunt.is_grasp(domain);
+        let Some(hunt) = self.ground.node.hunt.get() else { return };
+        let Ok(domain) = relay.place().parse::<Domain>() else { return };
+        if peer.grasp {
+            hunt.is_grasp(domain.clone());
+            hunt.publishes(domain, peer.git_requests_per_minute);
         }
     }
 
@@ -117,11 +118,13 @@ impl Hands {
             Action::Request { relay, sub, filters, errand } => {
                 self.order(&relay, Order::Request { sub, filters, errand });
             }
-            Action::Reconcile { relay, sub, filter, errand, standing } => {
-                self.order(&relay, Order::Reconcile { sub, filter, errand, standing });
+            Action::Reconcile { relay, sub, filter, errand, standing, answer_within } => {
+                let order = Order::Reconcile { sub, filter, errand, standing, answer_within };
+                self.order(&relay, order);
             }
             Action::Stands { relay, repos } => self.order(&relay, Order::Stands(repos)),
             Action::Close { relay, sub } => self.order(&relay, Order::Close(sub)),
+            Action::Abandon { relay, sub } => self.order(&relay, Order::Abandon(sub)),
             Action::Authenticate(relay) => self.order(&relay, Order::Authenticate),
             Action::Remember(relay) => {
                 self.show(&relay, engine, now);
@@ -131,7 +134,6 @@ impl Hands {
             }
             Action::Forget(relay) => {
                 self.ground.node.metrics.sync.forget(&relay);
-                self.ground.warner.lock().forget(&relay);
                 self.ground.history.forget(&relay);
                 self.sessions.remove(&relay);
                 self.changed.remove(&relay);
@@ -140,8 +142,8 @@ impl Hands {
             }
             Action::Doubt { relay, repos, doubt } => self.doubts.push((relay, repos, doubt)),
             Action::Tell(told) => {
-                news::log(&told, now);
-                news::show(&self.ground.node, &told, now);
+                self.ground.node.log.write(&news::log_line(&told, now), now);
+                news::show(&self.ground.node, &told);
             }
         }
     }
@@ -173,8 +175,9 @@ impl Hands {
 
     /// Takes in how long relays were linked; what ended a quarter hour is written down.
     pub(super) fn measure(&mut self, engine: &Engine, now: Time) {
+        let wall = self.ground.node.clock.to_wall(now);
         for (relay, account) in engine.accounts(now) {
-            if self.ground.history.measure(relay, &account, now) {
+            if self.ground.history.measure(relay, &account, wall) {
                 self.changed.insert(relay.clone());
                 self.write_at.get_or_insert(now.plus(WRITE_AFTER));
             }
@@ -194,7 +197,9 @@ impl Hands {
     pub(super) async fn write_down(&mut self, engine: &Engine, now: Time) {
         for (relay, repos, doubt) in self.doubts.drain(..) {
             let desk = (&self.ground.node.ingest, &self.ground.node.metrics.ledger);
-            standing::doubt(desk, &relay, repos, doubt.into(), now).await;
+            let at = self.ground.node.clock.read();
+            standing::doubt(desk, &relay, repos, in_wall_time(doubt, at.offset()).into(), at.wall)
+                .await;
         }
         if self.write_at.is_none_or(|at| at > now) {
             return;
@@ -227,6 +232,15 @@ impl Hands {
     }
 }
 
+/// Rows of the ledger outlive this run.
+fn in_wall_time(doubt: Doubt, offset: WallOffset) -> Doubt {
+    match doubt {
+        Doubt::Unreachable { since } => Doubt::Unreachable { since: offset.to_wall(since) },
+        Doubt::RateLimited { until } => Doubt::RateLimited { until: offset.to_wall(until) },
+        other => other,
+    }
+}
+
 fn relay_of(input: &Input) -> Option<&RelayUrl> {
     match input {
         Input::Recalled { relay, .. }
@@ -234,12 +248,14 @@ fn relay_of(input: &Input) -> Option<&RelayUrl> {
         | Input::Lost { relay, .. }
         | Input::Listening { relay, .. }
         | Input::Ended { relay, .. }
+        | Input::NoRoom { relay, .. }
         | Input::Notice { relay, .. }
         | Input::Authenticated { relay, .. } => Some(relay),
         Input::Announced { .. }
         | Input::Withdrawn(_)
         | Input::Root { .. }
         | Input::Replayed
+        | Input::WallClock(_)
         | Input::Refresh { .. } => None,
     }
 }

@@ -58,7 +58,7 @@ pub(super) async fn run(
         Ok(dialled) => talk(&line, dialled, orders, &hangup).await,
         Err(DialError::Forbidden(why)) => Loss::Forbidden(why),
         Err(DialError::Ourselves) => Loss::Ourselves,
-        Err(DialError::Crowded) => Loss::Crowded,
+        Err(DialError::Crowded | DialError::Busy { .. }) => Loss::Crowded,
         Err(DialError::Failed(why)) => Loss::Failed(why),
     };
     if !hangup.is_cancelled() {
@@ -191,11 +191,6 @@ impl Link<'_> {
 
     async fn tick(&mut self) -> Step {
         let now = self.line.now();
-        // The clock was set back; nobody was silent for that.
-        if self.heard_at > now {
-            self.heard_at = now;
-            self.reception.all_progress(now);
-        }
         // What waits for us is not the relay's silence.
         if !self.may_read() {
             self.reception.all_progress(now);

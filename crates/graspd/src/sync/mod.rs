@@ -7,7 +7,7 @@ mod hands;
 mod history;
 mod link;
 mod memory;
-mod news;
+pub mod news;
 mod offer;
 mod standing;
 mod wire;
@@ -18,13 +18,11 @@ pub use standing::served;
 use crate::config::Config;
 use crate::datadir::RelayKey;
 use crate::feed::{self, Feed};
-use crate::ledger::LackWarner;
 use crate::node::Node;
 use crate::outbound::{DialLimits, Dialer, Rule};
 use grasp_core::RelayUrl;
 use grasp_engine::{Engine, Input, Patience};
 use history::History;
-use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
@@ -37,7 +35,6 @@ struct Ground {
     patience: Patience,
     bootstrap: Option<RelayUrl>,
     allow_non_global: bool,
-    warner: Mutex<LackWarner>,
     history: Arc<History>,
 }
 
@@ -54,12 +51,11 @@ pub async fn start(config: &Config, node: &Arc<Node>, key: RelayKey) -> anyhow::
         ..DialLimits::default()
     };
     let ground = Arc::new(Ground {
-        dialer: Dialer::new(node.instance.clone(), limits)?,
+        dialer: Dialer::new(node.instance.clone(), limits)?.counting(node.outbound_starts.clone()),
         key,
         patience: sync.patience.clone(),
         bootstrap: sync.bootstrap.clone(),
         allow_non_global: sync.allow_non_global,
-        warner: Mutex::default(),
         history: Arc::default(),
         node: Arc::clone(node),
     });

@@ -4,14 +4,14 @@
 
 use super::compare::Difference;
 use crate::ingest::{Ingest, Signatures};
-use crate::ledger::{self, Counts, Fingerprint, LackWarner, Look, Peer, Seen, Why};
+use crate::ledger::{self, Counts, Fingerprint, Look, Peer, Seen, Why};
+use crate::log_table::{LogLine, LogWriter};
 use crate::metrics::LedgerMetrics;
 use grasp_core::policy::Rules;
 use grasp_core::{EventId, Filter, RelayUrl, RepoId, Time};
 use grasp_store::{
     Budget, Cursor, EventStore, Hit, Progress, Result, Space, StoreError, Transaction, Want,
 };
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
@@ -37,9 +37,18 @@ enum Topic {
 #[derive(Debug, Default)]
 pub(super) struct Found(BTreeMap<(RepoId, Topic), (Counts, Time)>);
 
-/// The last ids that a relay gave out when asked and we did not want, for a reason that may pass.
+/// What a relay gave out lately and is not here.
 #[derive(Debug, Default)]
 pub(super) struct TurnedAway {
+    /// Not wanted, for a reason that may pass.
+    unwanted: RecentIds,
+    /// Wanted, but there was no room for it.
+    without_room: RecentIds,
+}
+
+/// The last ids of some sort, with the moment each of them came.
+#[derive(Debug, Default)]
+struct RecentIds {
     when: BTreeMap<EventId, Time>,
     in_order: BTreeSet<(Time, EventId)>,
 }
@@ -62,6 +71,7 @@ impl Shown {
         (ours, difference): (&HashSet<EventId>, &Difference),
         now: Time,
     ) -> Result<Self> {
+        let no_room = u64::try_from(difference.without_room).unwrap_or(u64::MAX);
         let topic = match filter.tags.contains_key(&b'd') {
             true => Topic::Signed,
             false => Topic::About,
@@ -74,7 +84,7 @@ impl Shown {
         let (mut counts, mut sample) = (Vec::new(), Sample::new(now));
         let mut holdings = Holdings::new(here, u64::MAX, now);
         for repo in repos {
-            let mut count = Counts { we_lack, ..Counts::default() };
+            let mut count = Counts { we_lack, no_room, ..Counts::default() };
             holdings.each_id(topic, repo, &mut |id| {
                 if !ours.contains(&id) {
                     return;
@@ -128,6 +138,32 @@ impl Found {
 
 impl TurnedAway {
     pub(super) fn add(&mut self, id: EventId, now: Time) {
+        self.without_room.remove(&id);
+        self.unwanted.add(id, now);
+    }
+
+    pub(super) fn add_without_room(&mut self, id: EventId, now: Time) {
+        self.unwanted.remove(&id);
+        self.without_room.add(id, now);
+    }
+
+    pub(super) fn unwanted(&self, now: Time) -> BTreeSet<EventId> {
+        self.unwanted.ids(now)
+    }
+
+    pub(super) fn without_room(&self, now: Time) -> BTreeSet<EventId> {
+        self.without_room.ids(now)
+    }
+}
+
+impl RecentIds {
+    fn remove(&mut self, id: &EventId) {
+        if let Some(at) = self.when.remove(id) {
+            self.in_order.remove(&(at, *id));
+        }
+    }
+
+    fn add(&mut self, id: EventId, now: Time) {
         if let Some(before) = self.when.insert(id, now) {
             self.in_order.remove(&(before, id));
         }
@@ -140,7 +176,7 @@ impl TurnedAway {
         }
     }
 
-    pub(super) fn ids(&self, now: Time) -> BTreeSet<EventId> {
+    fn ids(&self, now: Time) -> BTreeSet<EventId> {
         let young = self.when.iter().filter(|(_, at)| now.since(**at) < TURNED_AWAY_FOR);
         young.map(|(id, _)| *id).collect()
     }
@@ -200,7 +236,7 @@ impl<'a> Holdings<'a> {
 
     fn about(&self, coordinate: &str, sink: &mut dyn FnMut(EventId)) -> Result<()> {
         let mut filter = Filter::default();
-        filter.tags.insert(b'a', vec![coordinate.to_owned()]);
+        filter.tags.insert(b'a', [coordinate.to_owned()].into());
         let until = self.now.timestamp();
         let mut cursor = Cursor::new([filter].into(), Want::Positions, u64::MAX, until);
         let (mut count, mut progress) = (0, Progress::Paused);
@@ -237,15 +273,15 @@ pub fn served(
 /// Writes it down, and warns of peers that lack something, not too often (S-42).
 pub(super) async fn keep(
     (ingest, metrics): (&Ingest, &LedgerMetrics),
-    warner: &Mutex<LackWarner>,
+    log: &LogWriter,
     relay: &RelayUrl,
     found: Vec<(RepoId, Counts, Time)>,
     now: Time,
 ) {
     for (repo, counts, _) in &found {
-        if warner.lock().lacks(relay, counts.they_lack, now).is_some() {
-            let (lacks, repo) = (counts.they_lack, repo.coordinate());
-            tracing::warn!(%relay, %repo, lacks, "the peer lacks events that are served here");
+        if counts.they_lack > 0 {
+            let (relay, repo) = (relay.clone(), repo.coordinate());
+            log.write(&LogLine::PeerLacks { relay, repo, lacks: counts.they_lack }, now);
         }
         metrics.checked("events", Seen::Events(*counts).verdict());
     }
@@ -286,7 +322,7 @@ mod tests {
         let id = |n: usize| {
             EventId::from_bytes([&n.to_be_bytes()[..], &[0; 24]].concat().try_into().unwrap())
         };
-        let mut turned_away = TurnedAway::default();
+        let mut turned_away = RecentIds::default();
         for n in 0..TURNED_AWAY_MAX + 10 {
             turned_away.add(id(n), Time::from_secs(1_000 + n as u64));
         }

@@ -52,14 +52,26 @@ impl Home<'_> {
                     fetching => words::counted(fetching, "fetch under way", "fetches under way"),
                 },
             ),
-            figure(words::bytes(self.status.server.disk_used_bytes), "on disk", self.budget()),
+            figure(words::bytes(self.on_disk()), "on disk", self.budget()),
         ]
     }
 
+    /// Events and git data.
+    fn on_disk(&self) -> u64 {
+        let server = &self.status.server;
+        server.disk_used_bytes.saturating_add(server.git_used_bytes.unwrap_or(0))
+    }
+
     fn budget(&self) -> String {
-        match self.status.server.disk_budget_bytes {
-            0 => String::new(),
-            budget => format!("of {}", words::bytes(budget)),
+        let server = &self.status.server;
+        let events = words::bytes(server.disk_used_bytes);
+        let events = match server.disk_budget_bytes {
+            0 => format!("events {events}"),
+            budget => format!("events {events} of {}", words::bytes(budget)),
+        };
+        match server.git_used_bytes {
+            Some(git) => format!("{events}, git data {}", words::bytes(git)),
+            None => format!("{events}; git data is being measured"),
         }
     }
 

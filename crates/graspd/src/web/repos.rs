@@ -32,6 +32,7 @@ impl ReposPage<'_> {
         match () {
             () if ledger.we_lack > 0 => "we-lack",
             () if ledger.they_lack > 0 => "they-lack",
+            () if ledger.checking > 0 => "checking",
             () if ledger.unverifiable > 0 || ledger.equal == 0 => "unverifiable",
             () => "equal",
         }

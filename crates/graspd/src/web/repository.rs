@@ -4,6 +4,7 @@ use super::frame::{Frame, Place, finished, href};
 use super::{Readme, Site, markup, words};
 use crate::report::{Mirror, Ref, Repo};
 use askama::Template;
+use grasp_core::Kind;
 
 /// Branches, and tags, that are shown before one has to ask for the rest.
 const REFS_FIRST: usize = 10;
@@ -78,6 +79,14 @@ impl Repository<'_> {
             }
             "asleep" => Some("It was announced, and nothing came for it. A signed state wakes it."),
             _ => None,
+        }
+    }
+
+    /// What is told of the state while none is in force.
+    fn no_state(&self) -> &'static str {
+        match self.repo.held.iter().any(|held| held.kind == Kind::STATE.0) {
+            true => "signed, and waits for its git data",
+            false => "none is signed yet",
         }
     }
 

@@ -256,3 +256,15 @@ fn many_relays_and_many_refs_are_still_a_page() {
     assert!(first.find(">b700<").unwrap() < first.find(">b0<").unwrap(), "HEAD is first");
     assert!(page.len() < 500_000, "{}", page.len());
 }
+
+#[test]
+fn a_repository_whose_state_waits_does_not_say_that_none_is_signed() {
+    let mut it = repo("acme");
+    it.state = None;
+    it.held = vec![crate::report::Held { kind: 30_618, ..samples::held("waits for a commit") }];
+    let page = repository(&site(), &it, None);
+    assert!(page.contains("signed, and waits for its git data"), "{page}");
+    assert!(!page.contains("none is signed yet"), "{page}");
+    it.held.clear();
+    assert!(repository(&site(), &it, None).contains("none is signed yet"));
+}

@@ -63,21 +63,7 @@ pub(super) fn counted(number: impl Number, one: &str, many: &str) -> String {
 }
 
 pub(super) fn bytes(number: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut tenths = u128::from(number) * 10;
-    let mut unit = "bytes";
-    for next in UNITS {
-        if tenths < 10_240 {
-            break;
-        }
-        tenths /= 1_024;
-        unit = next;
-    }
-    match (tenths / 10, tenths % 10) {
-        (whole, 0) => format!("{whole} {unit}"),
-        (whole, _) if whole >= 100 => format!("{whole} {unit}"),
-        (whole, tenth) => format!("{whole}.{tenth} {unit}"),
-    }
+    grasp_core::human_bytes(number)
 }
 
 pub(super) fn permille(number: u16) -> String {
@@ -176,6 +162,11 @@ pub(super) fn short_oid(oid: &Oid) -> String {
     oid.to_string().chars().take(12).collect()
 }
 
+/// What a repository is called, or its address where nothing is known of its name.
+pub(super) fn repository_name(called: &Option<String>, address: &str) -> String {
+    called.as_ref().map_or_else(|| short_repo(address), |called| name(called))
+}
+
 /// `<npub>/<identifier>` with a short owner.
 pub(super) fn short_repo(text: &str) -> String {
     match text.split_once('/') {
@@ -236,6 +227,7 @@ pub(super) fn verdict(verdict: &Verdict) -> Said {
         Verdict::WeLack => Said { class: "we-lack", sign: "↓", words: "we lack" },
         Verdict::TheyLack => Said { class: "they-lack", sign: "↑", words: "they lack" },
         Verdict::Unverifiable => Said { class: "unverifiable", sign: "?", words: "unverifiable" },
+        Verdict::Checking => Said { class: "checking", sign: "…", words: "checking" },
     }
 }
 
@@ -247,8 +239,10 @@ pub(super) struct Said {
 }
 
 pub(super) fn compared(ledger: &Ledger) -> u64 {
-    let Ledger { equal, we_lack, they_lack, unverifiable, .. } = *ledger;
-    equal.saturating_add(we_lack).saturating_add(they_lack).saturating_add(unverifiable)
+    let Ledger { equal, we_lack, they_lack, unverifiable, checking, .. } = *ledger;
+    [equal, we_lack, they_lack, unverifiable, checking]
+        .iter()
+        .fold(0, |sum: u64, count| sum.saturating_add(*count))
 }
 
 /// `3 of 4 mirrors equal`
@@ -257,7 +251,13 @@ pub(super) fn mirrors(ledger: &Ledger) -> String {
         (_, 0) => "no other mirror known".to_owned(),
         (1, 1) => "its only mirror is equal".to_owned(),
         (equal, all) if equal == all => format!("all {} mirrors equal", count(all)),
-        (equal, all) => format!("{} of {} equal", count(equal), counted(all, "mirror", "mirrors")),
+        (equal, all) => {
+            let checking = match ledger.checking {
+                0 => String::new(),
+                some => format!(", {} being checked", count(some)),
+            };
+            format!("{} of {} equal{checking}", count(equal), counted(all, "mirror", "mirrors"))
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Everything in these stories happens on one machine.
-const CLOSED_NET: (&str, &str) = ("NGIT_SYNC_ALLOW_NON_GLOBAL_TARGETS", "true");
+pub(crate) const CLOSED_NET: (&str, &str) = ("NGIT_SYNC_ALLOW_NON_GLOBAL_TARGETS", "true");
 /// What an announcement may list and see followed.
 const RELAYS_FOLLOWED: usize = 20;
 
@@ -38,14 +38,29 @@ impl Mirrors {
         count: usize,
         relays: impl FnOnce(&[Server]) -> Vec<String>,
     ) -> Self {
+        Self::vacant_with(count, &[], relays).await
+    }
+
+    /// The same, with settings of their own.
+    pub(crate) async fn vacant_with(
+        count: usize,
+        settings: &[(&str, &str)],
+        relays: impl FnOnce(&[Server]) -> Vec<String>,
+    ) -> Self {
         let mut servers = Vec::new();
         for _ in 0..count {
-            servers.push(super::server(&[CLOSED_NET]).await);
+            servers.push(super::server(&[&[CLOSED_NET], settings].concat()).await);
         }
+        let relays = relays(&servers);
+        Self::on(servers, relays).await
+    }
+
+    /// The same with servers of the caller's.
+    pub(crate) async fn on(servers: Vec<Server>, relays: Vec<String>) -> Self {
         let acme = acme();
         let clones: Vec<String> = servers.iter().map(|it| acme.clone_url(&it.address)).collect();
         let mut listed: Vec<String> = servers.iter().map(Server::url).collect();
-        listed.extend(relays(&servers));
+        listed.extend(relays);
         let announcement = announcement(&acme, &clones, &listed);
         let tree = WorkTree::init(&Git::any()).await;
         tree.git(&["symbolic-ref", "HEAD", MAIN]).await;

@@ -8,7 +8,7 @@ pub(crate) mod wire;
 
 use grasp_core::{Kind, VerifiedEvent};
 use grasp_testkit::{Author, Draft, Home, Repository, Server};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Long ago, so that nothing here depends on the day it runs.
 pub(crate) const THEN: u64 = 1_700_000_000;
@@ -28,6 +28,17 @@ pub(crate) async fn serving(settings: &[(&str, &str)]) -> (Server, Repository) {
     let home = home(settings);
     home.imports(&[repository.announcement(THEN)]).await;
     (home.serve().await, repository)
+}
+
+/// A program that runs this script. Installed by another process: a file that this one has open for
+/// writing cannot be run.
+pub(crate) async fn install_script(directory: &Path, script: &str) -> PathBuf {
+    let (draft, program) = (directory.join("draft"), directory.join("program"));
+    std::fs::write(&draft, format!("#!/bin/sh\n{script}\n")).expect("a writable directory");
+    let mut install = tokio::process::Command::new("install");
+    let installed = install.args(["-m", "755"]).args([&draft, &program]).status().await;
+    assert!(installed.is_ok_and(|status| status.success()));
+    program
 }
 
 pub(crate) fn acme() -> Repository {

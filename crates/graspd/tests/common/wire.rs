@@ -3,7 +3,7 @@
 use grasp_testkit::Page;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 const CAP: Duration = Duration::from_secs(60);
@@ -54,6 +54,18 @@ pub(crate) async fn posts(
     answer(&mut socket).await
 }
 
+/// A socket with a request on it whose answer has not been read. `from` is the address a proxy names.
+pub(crate) async fn begins(socket: TcpSocket, place: &str, service: &str, from: &str) -> TcpStream {
+    let (host, path) = place.split_once('/').expect("a path");
+    let head = format!(
+        "POST /{path}/{service} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
+         X-Forwarded-For: {from}\r\nContent-Type: application/x-{service}-request\r\n"
+    );
+    let mut socket = socket.connect(host.parse().expect("an address")).await.expect("it listens");
+    socket.write_all(head.as_bytes()).await.expect("the socket is open");
+    socket
+}
+
 /// A push that pauses where the story needs it to.
 #[derive(Debug)]
 pub(crate) struct SlowPush {
@@ -98,7 +110,7 @@ pub(crate) async fn answer(socket: &mut TcpStream) -> Page {
     Page { body: String::from_utf8_lossy(&body).into_owned(), ..page }
 }
 
-fn unchunked(mut rest: &[u8]) -> Vec<u8> {
+pub(crate) fn unchunked(mut rest: &[u8]) -> Vec<u8> {
     let mut whole = Vec::new();
     while let Some(line) = rest.iter().position(|it| *it == b'\r') {
         let len = std::str::from_utf8(&rest[..line]).ok();

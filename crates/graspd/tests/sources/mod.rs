@@ -2,8 +2,10 @@
 #![allow(dead_code, reason = "each file of tests needs its own part of this")]
 
 use grasp_core::{Oid, PubKey, RepoId};
-use grasp_engine::hunt::JobEnd;
-use grasp_git::{Git, GitLimits, Layout, Objects, PackLimits, Quarantine, land};
+use grasp_engine::hunt::{JobEnd, Outcome};
+use grasp_git::{
+    DiskReserve, Git, GitLimits, Layout, MeasureFree, Objects, PackLimits, Quarantine, land,
+};
 use grasp_testkit::until;
 use graspd::clock::Clock;
 use graspd::fetch::{Desk, FetchSettings, Fetcher, Part, Task};
@@ -46,25 +48,28 @@ impl Place {
         let instance = Instance::random().unwrap();
         let dialer = Dialer::new(instance.clone(), DialLimits::default()).unwrap();
         let caller = Caller::new(dialer, Arc::new(Clock::default()), limits);
-        // A machine that runs tests may be as full as it likes.
-        let settings = match settings.free_bytes_min {
-            u64::MAX => settings,
-            _ => FetchSettings { free_bytes_min: 0, ..settings },
-        };
         let fetcher = Fetcher::new(caller.clone(), layout.clone(), git.clone(), settings);
         Self { layout, instance, fetcher, git, caller, home }
     }
 
     /// From now on this is what the disk has left, and that the least it may have.
-    pub(crate) fn measures(&mut self, free: fn(&Layout) -> Option<u64>, free_bytes_min: u64) {
-        let settings = FetchSettings { free_bytes_min, ..FetchSettings::default() };
-        let (caller, git) = (self.caller.clone(), self.git.clone());
-        let fetcher = Fetcher::new(caller, self.layout.clone(), git, settings);
-        self.fetcher = fetcher.measuring(free);
+    pub(crate) fn measures(&mut self, free: MeasureFree, reserve_bytes: u64) {
+        let disk = DiskReserve::measured_by(free, self.layout.root(), reserve_bytes);
+        let (caller, git) = (self.caller.clone(), self.git.clone().with_disk_reserve(disk));
+        let settings = FetchSettings::default();
+        self.fetcher = Fetcher::new(caller, self.layout.clone(), git, settings);
     }
 
     pub(crate) fn desk(&self) -> Counter<'_> {
-        Counter { place: self, leaves: usize::MAX, asked: 0, brought: vec![], received: 0 }
+        Counter {
+            place: self,
+            leaves: usize::MAX,
+            asked: 0,
+            brought: vec![],
+            steps_left: usize::MAX,
+            steps: vec![],
+            received: 0,
+        }
     }
 
     /// With leave for whatever it takes, and landing what it brings.
@@ -109,6 +114,9 @@ pub(crate) fn part(wants: &[Oid]) -> Part {
         limits: PackLimits::push(64 * MIB),
         haves: Vec::new(),
         whole: false,
+        may_step: false,
+        is_resuming: false,
+        tags: Vec::new(),
     }
 }
 
@@ -133,6 +141,9 @@ pub(crate) struct Counter<'a> {
     pub(crate) leaves: usize,
     pub(crate) asked: usize,
     pub(crate) brought: Vec<(RepoId, BTreeSet<Oid>)>,
+    /// How many steps it takes; then it takes no more.
+    pub(crate) steps_left: usize,
+    pub(crate) steps: Vec<Oid>,
     pub(crate) received: u64,
 }
 
@@ -142,7 +153,7 @@ impl Desk for Counter<'_> {
         self.asked <= self.leaves
     }
 
-    fn received(&mut self, bytes: u64) {
+    fn received(&mut self, bytes: u64, _: u64) {
         self.received += bytes;
     }
 
@@ -157,4 +168,31 @@ impl Desk for Counter<'_> {
         land(&self.place.layout, &part.to, quarantine.name()).unwrap();
         true
     }
+
+    async fn stepped(&mut self, part: &Part, mut quarantine: Quarantine, tip: Oid) -> bool {
+        if self.steps_left == 0 {
+            return false;
+        }
+        self.steps_left -= 1;
+        self.steps.push(tip);
+        quarantine.keep();
+        land(&self.place.layout, &part.to, quarantine.name()).unwrap();
+        true
+    }
+}
+
+/// The outcome with the host's port left out of its reason: each test server has another one.
+pub(crate) fn without_port(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Failed(why) => Outcome::Failed(text_without_port(&why)),
+        Outcome::Lacks(why) => Outcome::Lacks(text_without_port(&why)),
+        Outcome::Unacceptable(why) => Outcome::Unacceptable(text_without_port(&why)),
+        other => other,
+    }
+}
+
+pub(crate) fn text_without_port(why: &str) -> String {
+    let Some(rest) = why.strip_prefix("127.0.0.1:") else { return why.to_owned() };
+    let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+    format!("127.0.0.1:{}", rest.trim_start_matches(':'))
 }

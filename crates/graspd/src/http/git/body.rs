@@ -4,12 +4,14 @@
 
 use super::inflate::{BadGzip, Inflater};
 use super::pace::{Pace, TooSlow};
+use super::rate::RateMeter;
 use axum::body::{Body, BodyDataStream};
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::Stream;
 use hyper::{HeaderMap, header};
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
@@ -70,6 +72,8 @@ pub(super) struct Inbound {
     back: Bytes,
     inflater: Option<Inflater>,
     pace: Pace,
+    /// Told how fast the client sends, once it holds a slot.
+    meter: Option<Arc<RateMeter>>,
     waiting: Option<Waiting>,
     wire_bytes: u64,
     /// How much may still come out.
@@ -100,6 +104,7 @@ impl Inbound {
             back: Bytes::new(),
             inflater: (encoding == Encoding::Gzip).then(Inflater::default),
             pace: Pace::default(),
+            meter: None,
             waiting: None,
             wire_bytes: 0,
             left_bytes: bytes_max,
@@ -107,6 +112,10 @@ impl Inbound {
             ended: CancellationToken::new(),
             failed: None,
         }
+    }
+
+    pub(super) fn measure_with(&mut self, meter: Arc<RateMeter>) {
+        self.meter = Some(meter);
     }
 
     /// The next piece; `None` at the end.
@@ -198,10 +207,16 @@ impl Inbound {
     fn arrived(&mut self, piece: Bytes) {
         self.wire_bytes = self.wire_bytes.saturating_add(piece.len() as u64);
         self.pace.moved(piece.len());
+        if let Some(meter) = &self.meter {
+            meter.add_bytes(piece.len());
+        }
         self.wire = piece;
     }
 
     fn stop_waiting(&mut self) -> Result<(), TooSlow> {
+        if let Some(meter) = &self.meter {
+            meter.end_wait();
+        }
         match self.waiting.take() {
             Some(waiting) => self.pace.waited(waiting.since.elapsed()),
             None => Ok(()),
@@ -210,6 +225,9 @@ impl Inbound {
 
     /// Ready when it is time to look at the pace, and the pace is good enough to go on.
     fn poll_patience(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TooSlow>> {
+        if let Some(meter) = &self.meter {
+            meter.begin_wait();
+        }
         let patience = self.pace.patience();
         let begin = || Waiting { since: Instant::now(), alarm: Box::pin(sleep(patience)) };
         let waiting = self.waiting.get_or_insert_with(begin);

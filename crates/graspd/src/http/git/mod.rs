@@ -7,12 +7,17 @@ mod inflate;
 mod outbound;
 mod pace;
 mod push;
+mod rate;
 mod refs;
+mod shares;
 mod slots;
+mod spool;
+mod spooled;
 mod traffic;
 mod upload;
 
 use crate::config::GitLimits;
+use crate::host::Host;
 use crate::http::pages;
 use crate::http::respond::{self, Answer};
 use crate::http::route::Step;
@@ -27,37 +32,58 @@ use grasp_relay::IpKey;
 use grasp_store::EventStore;
 use hyper::body::Incoming;
 use hyper::{HeaderMap, Request, StatusCode};
-use slots::{Payer, Slots};
+use shares::Payer;
+use slots::Slots;
+use spool::{PackSpool, SPOOL_BYTES_MAX, SpoolPlace};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use traffic::Traffic;
 
 /// Clients listen only once they have said everything; this much is heard before a refusal.
 const UNREAD: Drain = Drain { bytes: 1 << 20, time: Duration::from_secs(5) };
 
+/// Readers of spooled answers: each has a connection and less than 256 KiB on its way.
+const READERS_MAX: usize = 512;
+const READERS_PER_ADDRESS_MAX: u32 = 64;
+
 /// Who gets in, and what moved through.
 #[derive(Debug)]
 pub struct Turnstile {
     limits: GitLimits,
     uploads: Slots,
+    /// Of those who read spooled answers, which takes no git process.
+    readers: Slots,
     pushes: Slots,
+    spool: PackSpool,
     traffic: Traffic,
     busiest_max: usize,
 }
 
 impl Turnstile {
-    pub fn new(limits: GitLimits, busiest_max: usize) -> Self {
+    pub fn new(limits: GitLimits, host: &Host, busiest_max: usize) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let uploads_max = limits.uploads_max.unwrap_or(2 * cores + 2);
         let pushes_max = limits.pushes_max.unwrap_or(cores + 1);
         Self {
             uploads: Slots::new(uploads_max, limits.uploads_per_ip_max, limits.queue_wait),
+            readers: Slots::new(READERS_MAX, READERS_PER_ADDRESS_MAX, limits.queue_wait),
+            spool: PackSpool::new(SpoolPlace {
+                directory: host.layout.tmp(),
+                bytes_max: SPOOL_BYTES_MAX,
+                disk: host.disk.clone(),
+            }),
             pushes: Slots::new(pushes_max, limits.pushes_per_ip_max, limits.queue_wait),
             traffic: Traffic::default(),
             busiest_max,
             limits,
         }
+    }
+
+    /// Forgets answers that were not read for a while.
+    pub fn sweep(&self) {
+        self.spool.sweep(Instant::now());
     }
 
     /// Resolves once no push is running.
@@ -85,6 +111,11 @@ pub struct Guest {
 
 impl Guest {
     pub async fn answer(self, step: Step, request: Request<Incoming>) -> Answer {
+        let now = self.node.clock.now();
+        let taken = self.node.budgets.lock().take_git_request(self.ip, now);
+        if let Err(why) = taken {
+            return unread(request, respond::too_many(&why)).await;
+        }
         let shown = match self.look().await {
             Ok(Some(shown)) => shown,
             Ok(None) => return unread(request, pages::no_repository(&self.node.site)).await,
@@ -149,7 +180,7 @@ impl Guest {
     fn payer(&self) -> Payer {
         match self.node.budgets.lock().is_exempt(self.ip) {
             true => Payer::Exempt,
-            false => Payer::Address(self.ip),
+            false => Payer::Address(self.ip.customer_key()),
         }
     }
 }

@@ -1,31 +1,25 @@
 //! An answer on its way out, piece by piece, from a task to the connection that sends it. The task
-//! learns when the client has left, or takes so little that it might as well have.
+//! learns when the client has left. A client that takes too little loses its connection elsewhere
+//! (`http/unstuck.rs`), and has then left.
 
-use super::pace::{Pace, TooSlow};
+use super::rate::RateMeter;
 use axum::body::Body;
 use bytes::Bytes;
 use std::io;
+use std::sync::Arc;
 use tokio::sync::mpsc::{self, error::TrySendError};
-use tokio::time::{Instant, timeout};
 
 /// Pieces between the task and the socket.
 const PIECES_MAX: usize = 2;
 
+/// The client has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lost {
-    Gone,
-    Slow,
-}
-
-impl From<TooSlow> for Lost {
-    fn from(_: TooSlow) -> Self {
-        Self::Slow
-    }
-}
+pub(super) struct Gone;
 
 #[derive(Debug)]
 pub(super) struct Outbound {
     pieces: mpsc::Sender<io::Result<Bytes>>,
+    meter: Arc<RateMeter>,
 }
 
 /// The other end, to become a body.
@@ -35,9 +29,10 @@ pub(super) struct Answering {
     pieces: mpsc::Receiver<io::Result<Bytes>>,
 }
 
-pub(super) fn outbound() -> (Outbound, Answering) {
+/// `meter` learns how fast the client takes it.
+pub(super) fn outbound(meter: Arc<RateMeter>) -> (Outbound, Answering) {
     let (sender, receiver) = mpsc::channel(PIECES_MAX);
-    (Outbound { pieces: sender }, Answering { first: None, pieces: receiver })
+    (Outbound { pieces: sender, meter }, Answering { first: None, pieces: receiver })
 }
 
 impl Answering {
@@ -64,29 +59,21 @@ impl Outbound {
     }
 
     /// Hands one piece over once there is room for it.
-    pub(super) async fn send(&self, piece: Bytes, pace: &mut Pace) -> Result<(), Lost> {
+    pub(super) async fn send(&self, piece: Bytes) -> Result<(), Gone> {
         let len = piece.len();
         let place = match self.pieces.try_reserve() {
             Ok(place) => place,
-            Err(TrySendError::Closed(())) => return Err(Lost::Gone),
-            Err(TrySendError::Full(())) => self.room(pace).await?,
+            Err(TrySendError::Closed(())) => return Err(Gone),
+            Err(TrySendError::Full(())) => {
+                self.meter.begin_wait();
+                let place = self.pieces.reserve().await;
+                self.meter.end_wait();
+                place.map_err(|_| Gone)?
+            }
         };
         place.send(Ok(piece));
-        pace.moved(len);
+        self.meter.add_bytes(len);
         Ok(())
-    }
-
-    async fn room(&self, pace: &mut Pace) -> Result<mpsc::Permit<'_, io::Result<Bytes>>, Lost> {
-        loop {
-            let since = Instant::now();
-            let place = timeout(pace.patience(), self.pieces.reserve()).await;
-            pace.waited(since.elapsed())?;
-            match place {
-                Ok(Ok(place)) => return Ok(place),
-                Ok(Err(_)) => return Err(Lost::Gone),
-                Err(_) => {}
-            }
-        }
     }
 
     /// If there is room; nothing depends on it.
@@ -103,15 +90,13 @@ impl Outbound {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[tokio::test]
     async fn what_is_sent_is_the_body_in_order() {
-        let (to, mut answering) = outbound();
+        let (to, mut answering) = outbound(Arc::default());
         let sending = tokio::spawn(async move {
-            let mut pace = Pace::default();
             for number in 0..10_u8 {
-                to.send(Bytes::from(vec![number]), &mut pace).await.unwrap();
+                to.send(Bytes::from(vec![number])).await.unwrap();
             }
         });
         answering.begun().await;
@@ -121,21 +106,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_left_is_told_from_who_dawdles() {
-        let (to, answering) = outbound();
-        let mut pace = Pace::patient(Duration::from_millis(1));
+    async fn a_client_that_takes_nothing_has_a_rate_of_nothing_until_it_leaves() {
+        let meter = Arc::<RateMeter>::default();
+        let (to, answering) = outbound(Arc::clone(&meter));
         for _ in 0..PIECES_MAX {
-            assert_eq!(to.send(Bytes::from_static(b"x"), &mut pace).await, Ok(()));
+            assert_eq!(to.send(Bytes::from_static(b"x")).await, Ok(()));
         }
-        assert_eq!(to.send(Bytes::from_static(b"x"), &mut pace).await, Err(Lost::Slow));
+        assert_eq!(meter.bytes_per_sec(), None);
+        let mut sending = std::pin::pin!(to.send(Bytes::from_static(b"x")));
+        assert!(futures_util::future::poll_immediate(sending.as_mut()).await.is_none());
+        let measured = async {
+            while meter.bytes_per_sec().is_none() {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(20), measured).await.unwrap();
+        assert!(meter.bytes_per_sec().unwrap() <= PIECES_MAX as u64);
         drop(answering);
+        assert_eq!(sending.await, Err(Gone));
         to.left().await;
-        assert_eq!(to.send(Bytes::from_static(b"x"), &mut pace).await, Err(Lost::Gone));
     }
 
     #[tokio::test]
     async fn an_answer_that_broke_off_does_not_end_well() {
-        let (to, answering) = outbound();
+        let (to, answering) = outbound(Arc::default());
         to.mention(Bytes::from_static(b"half"));
         to.break_off();
         drop(to);

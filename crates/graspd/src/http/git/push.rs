@@ -4,8 +4,7 @@
 
 use super::body::{BadBody, Drain, Inbound};
 use super::outbound::{Outbound, outbound};
-use super::pace::Pace;
-use super::slots::Slot;
+use super::slots::{Busy, Slot};
 use super::{Guest, UNREAD, unreadable};
 use crate::http::respond::{self, Answer};
 use crate::ingest::Outcome;
@@ -127,12 +126,15 @@ async fn begin(
             return respond::busy(&busy.to_string());
         }
     };
-    let (to, mut answering) = outbound();
-    let said_all = body.ended();
+    let (to, mut answering) = outbound(slot.meter());
+    let (said_all, ended) = (body.ended(), slot.ended());
+    body.measure_with(slot.meter());
     let push = Push { guest, head, to, said_all: said_all.clone(), started };
     let tasks = push.guest.node.tasks.clone();
     tasks.spawn(push.run(slot, body, allowed));
     tokio::select! {
+        biased;
+        () = ended.cancelled() => return respond::busy(&Busy::Slowest.to_string()),
         () = said_all.cancelled() => {}
         () = answering.begun() => {}
     }
@@ -151,6 +153,8 @@ struct Push {
 /// Why a pack was not taken in.
 enum Stop {
     Left,
+    /// Another client needs the slot more.
+    Ended,
     Body(BadBody),
     Receive(ReceiveError),
 }
@@ -158,7 +162,12 @@ enum Stop {
 impl Push {
     async fn run(self, slot: Slot, mut body: Inbound, allowed: Allowed) {
         let mut mention = pin!(self.keep_mentioning());
-        let taken = self.take_in(&mut body, &allowed, mention.as_mut()).await;
+        let ended = slot.ended();
+        let taken = tokio::select! {
+            taken = self.take_in(&mut body, &allowed, mention.as_mut()) => taken,
+            () = ended.cancelled() => Err(Stop::Ended),
+        };
+        let taken = taken.and_then(|it| slot.keep_to_the_end().then_some(it).ok_or(Stop::Ended));
         let answer = match taken {
             Ok((quarantine, received)) => {
                 let delivery = self.deliver(quarantine, received, allowed);
@@ -175,7 +184,7 @@ impl Push {
         let is_done = matches!(answer, Some(Outcome::Done));
         if let Some(outcome) = answer {
             // Who does not take the answer has it from the refs.
-            let _ = self.to.send(self.report(&outcome), &mut Pace::default()).await;
+            let _ = self.to.send(self.report(&outcome)).await;
         }
         count(&self.guest, is_done, self.started, body.wire_bytes());
     }
@@ -190,7 +199,8 @@ impl Push {
         let receiving = async {
             let host = Arc::clone(&self.guest.node.host);
             let limits = if allowed.unclaimed { &host.proposal_pack } else { &host.pack };
-            let quarantine = self.quarantine().await?;
+            let (repo, refs) = (&self.guest.repo, self.head.commands.len());
+            let quarantine = landing::open_quarantine(&host, repo, refs).await?;
             let received = quarantine.receive(&host.git, limits, body).await?;
             Ok((quarantine, received))
         };
@@ -204,13 +214,6 @@ impl Push {
         })
     }
 
-    async fn quarantine(&self) -> Result<Quarantine, ReceiveError> {
-        let (host, repo) = (Arc::clone(&self.guest.node.host), self.guest.repo.clone());
-        let open = move || Quarantine::open(&host.layout, &repo);
-        let opened = tokio::task::spawn_blocking(open).await;
-        Ok(opened.unwrap_or_else(|error| Err(std::io::Error::other(error)))?)
-    }
-
     async fn deliver(&self, quarantine: Quarantine, received: Received, by: Allowed) -> Outcome {
         let Guest { node, repo, ip, .. } = &self.guest;
         landing::deliver(node, repo, &self.head, quarantine, received, *ip, by).await
@@ -220,6 +223,11 @@ impl Push {
     async fn stopped(&self, stop: Stop, body: &mut Inbound) -> Option<Outcome> {
         let error = match stop {
             Stop::Left | Stop::Body(BadBody::Gone) => return None,
+            Stop::Ended => {
+                // Until the client has heard it: a closed connection could take the answer back.
+                let _ = body.drain(UNREAD).await;
+                return Some(refused("the server is busy", Busy::Slowest));
+            }
             Stop::Body(bad @ BadBody::Slow(_)) => {
                 tracing::debug!(repo = %self.guest.repo, why = %bad, "a push was ended");
                 self.to.break_off();
@@ -239,9 +247,12 @@ impl Push {
             tracing::warn!(%repo, %error, "a pack could not be stored");
         }
         body.drain(REFUSED).await.ok()?;
-        let reason = match error.is_refusal() {
-            true => "the pack was refused",
-            false => "the pack could not be stored",
+        let reason = if error.is_for_want_of_room() {
+            "the server's disk is full"
+        } else if error.is_refusal() {
+            "the pack was refused"
+        } else {
+            "the pack could not be stored"
         };
         Some(refused(reason, error))
     }

@@ -3,9 +3,10 @@
 //! memory. The process lives no longer than somebody wants its answer.
 
 use super::body::{BadBody, Inbound};
-use super::outbound::{Lost, Outbound, outbound};
-use super::pace::Pace;
-use super::slots::Slot;
+use super::outbound::{Gone, Outbound, outbound};
+use super::slots::{Busy, Slot};
+use super::spool::{SpoolError, SpoolKey};
+use super::spooled::{self, Filling};
 use super::{Guest, unreadable};
 use crate::http::respond::{self, Answer};
 use crate::metrics::{Direction, Operation};
@@ -13,6 +14,7 @@ use crate::repos::Shown;
 use bytes::{Bytes, BytesMut};
 use grasp_git::upload::{self, V2Command, V2Reader};
 use grasp_git::{GitError, Protocol, Running, Service, advertise};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
@@ -25,7 +27,8 @@ const OPENING_BYTES: usize = 64 << 10;
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Shown by git as `remote error: ...`.
-const EMPTY: &str = "this repository has no objects yet; there is nothing to fetch";
+const EMPTY: &str = "this repository waits for its git data: nothing has been pushed here yet, so \
+                     there is nothing to fetch";
 const BROKEN_OFF: &str = "the request ends in the middle; try again";
 const NO_WORDS: &str = "git could not answer this request; fetch everything, or try again later";
 const NO_GIT: &str = "the server could not start git; try again later";
@@ -34,19 +37,38 @@ const LATE: &str = "the request took too long; fetch less at a time";
 pub(super) async fn serve(
     guest: Guest,
     protocol: Protocol,
-    shown: &Shown,
+    shown: &Arc<Shown>,
     mut body: Inbound,
 ) -> Answer {
-    let opening = match opening(protocol, shown, &mut body).await {
-        Ok(Opening::Fetch(opening)) if shown.exists => opening,
-        Ok(Opening::Fetch(_)) => return result(upload::error(EMPTY)),
+    let (opening, is_whole) = match opening(protocol, shown, &mut body).await {
+        Ok(Opening::Fetch { bytes, is_whole }) if shown.exists => (bytes, is_whole),
+        Ok(Opening::Fetch { .. }) => return result(upload::error(EMPTY)),
         Ok(Opening::Answer(answer)) => return result(answer),
         Err(bad) => return unreadable(&bad),
     };
-    let slot = match guest.node.turnstile.uploads.take(guest.payer()).await {
+    let plain = is_whole.then(|| upload::request_without_haves(&opening)).flatten();
+    let mut key = plain.map(|plain| SpoolKey::new(guest.repo.clone(), protocol, plain, shown));
+    let (spool, payer) = (guest.node.turnstile.spool.clone(), guest.payer());
+    if let Some(reader) = key.as_ref().and_then(|key| spool.join(key, payer)) {
+        if reader.has_begun().await {
+            return spooled::serve(guest, reader, body.wire_bytes()).await;
+        }
+        // Another client's answer failed before its first byte. This client gets its own.
+        key = None;
+    }
+    let slot = match guest.node.turnstile.uploads.take(payer).await {
         Ok(slot) => slot,
         Err(busy) => return respond::busy(&busy.to_string()),
     };
+    let spooling = match key {
+        Some(key) => spool.open(key, Arc::clone(shown), payer).await,
+        None => None,
+    };
+    // The same answer may have been begun while this request waited.
+    if let Some((reader, None)) = spooling {
+        drop(slot);
+        return spooled::serve(guest, reader, body.wire_bytes()).await;
+    }
     let host = &guest.node.host;
     let running = match host.git.upload_pack(&host.layout.repository(&guest.repo), protocol) {
         Ok(running) => running,
@@ -55,20 +77,46 @@ pub(super) async fn serve(
             return result(upload::error(NO_GIT));
         }
     };
-    let (to, answering) = outbound();
-    let fetch = Fetch { guest, to, has_some: false, sent_bytes: 0 };
-    let tasks = fetch.guest.node.tasks.clone();
-    tasks.spawn(fetch.run(slot, running, opening, body));
-    result(answering.into_body())
+    if let Some((reader, Some(writer))) = spooling {
+        let limit = guest.node.turnstile.limits.timeout;
+        let filling = Filling { slot, writer, limit };
+        guest.node.tasks.spawn(filling.run(running, opening));
+        return spooled::serve(guest, reader, body.wire_bytes()).await;
+    }
+    stream(guest, slot, running, FetchRequest { opening, body }).await
 }
 
-fn result(body: impl Into<axum::body::Body>) -> Answer {
+/// What is said to git: the start of the request, and where the rest of it comes from.
+struct FetchRequest {
+    opening: Bytes,
+    body: Inbound,
+}
+
+/// An answer for this client alone.
+async fn stream(guest: Guest, slot: Slot, running: Running, mut request: FetchRequest) -> Answer {
+    let (to, mut answering) = outbound(slot.meter());
+    let ended = slot.ended();
+    request.body.measure_with(slot.meter());
+    let fetch = Fetch { guest, to, has_some: false, sent_bytes: 0 };
+    let tasks = fetch.guest.node.tasks.clone();
+    tasks.spawn(fetch.run(slot, running, request));
+    tokio::select! {
+        biased;
+        () = ended.cancelled() => respond::busy(&Busy::Slowest.to_string()),
+        () = answering.begun() => result(answering.into_body()),
+    }
+}
+
+pub(super) fn result(body: impl Into<axum::body::Body>) -> Answer {
     respond::git(advertise::result_type(Service::UploadPack), body)
 }
 
 enum Opening {
     /// For git: the start of the request, all of it if it is short.
-    Fetch(Bytes),
+    Fetch {
+        bytes: Bytes,
+        is_whole: bool,
+    },
     Answer(Bytes),
 }
 
@@ -98,31 +146,40 @@ async fn opening(
             }
         }
         if is_whole || (is_known && so_far.len() >= OPENING_BYTES) {
-            return Ok(Opening::Fetch(so_far.freeze()));
+            return Ok(Opening::Fetch { bytes: so_far.freeze(), is_whole });
         }
     }
 }
 
 /// Why a fetch ended before git was done with it.
-enum Stop {
+pub(super) enum Stop {
     Body(BadBody),
-    Lost(Lost),
+    Left,
+    /// Another client needs the slot more.
+    Ended,
     Late,
+    /// The answer that it read is not whole.
+    Spool(SpoolError),
 }
 
-struct Fetch {
-    guest: Guest,
-    to: Outbound,
+pub(super) struct Fetch {
+    pub(super) guest: Guest,
+    pub(super) to: Outbound,
     /// The client named objects it already has.
-    has_some: bool,
-    sent_bytes: u64,
+    pub(super) has_some: bool,
+    pub(super) sent_bytes: u64,
 }
 
 impl Fetch {
-    async fn run(mut self, slot: Slot, running: Running, opening: Bytes, mut body: Inbound) {
+    async fn run(mut self, slot: Slot, running: Running, request: FetchRequest) {
+        let FetchRequest { opening, mut body } = request;
         let started = Instant::now();
         let limit = self.guest.node.turnstile.limits.timeout;
-        let done = self.talk(running, opening, &mut body, limit).await;
+        let ended = slot.ended();
+        let done = tokio::select! {
+            done = self.talk(running, opening, &mut body, limit) => done,
+            () = ended.cancelled() => Err(Stop::Ended),
+        };
         let is_fine = matches!(done, Ok(Ok(())));
         match done {
             Ok(Ok(())) => {}
@@ -146,7 +203,7 @@ impl Fetch {
         let pump = pump(stdout, &self.to, &mut self.sent_bytes);
         tokio::select! {
             both = async { tokio::try_join!(feed, pump) } => both.map(drop)?,
-            () = self.to.left() => return Err(Stop::Lost(Lost::Gone)),
+            () = self.to.left() => return Err(Stop::Left),
             () = tokio::time::sleep(limit) => return Err(Stop::Late),
         }
         Ok(exit.finish().await)
@@ -163,26 +220,29 @@ impl Fetch {
         }
     }
 
-    async fn stopped(&self, stop: &Stop) {
+    pub(super) async fn stopped(&self, stop: &Stop) {
         let words = match stop {
-            Stop::Lost(Lost::Gone) | Stop::Body(BadBody::Gone) => return,
-            Stop::Lost(Lost::Slow) => return self.guest.hang_up.cancel(),
+            Stop::Left | Stop::Body(BadBody::Gone) => return,
+            Stop::Ended => Busy::Slowest.to_string(),
             Stop::Body(bad) => bad.to_string(),
             Stop::Late => LATE.to_owned(),
+            Stop::Spool(error) => format!("{error}; try again later"),
         };
         tracing::debug!(repo = %self.guest.repo, why = words, "a fetch was ended");
-        match self.sent_bytes {
-            0 => self.last_words(&words).await,
-            _ => self.to.break_off(),
+        if self.sent_bytes == 0 {
+            return self.last_words(&words).await;
         }
+        // What a slow client has not taken yet is in the way of any word.
+        self.to.break_off();
+        self.guest.hang_up.cancel();
     }
 
     async fn last_words(&self, words: &str) {
         // The channel is empty, so this waits for nobody.
-        let _ = self.to.send(upload::error(words), &mut Pace::default()).await;
+        let _ = self.to.send(upload::error(words)).await;
     }
 
-    fn count(&self, is_fine: bool, took: Duration, wire_bytes: u64) {
+    pub(super) fn count(&self, is_fine: bool, took: Duration, wire_bytes: u64) {
         let (metrics, turnstile) = (&self.guest.node.metrics, &self.guest.node.turnstile);
         let operation = if self.has_some { Operation::Fetch } else { Operation::Clone };
         metrics.git.done(operation, is_fine, took);
@@ -214,12 +274,11 @@ const HAVE: &[u8] = b"have ";
 
 /// Git's answer to the client.
 async fn pump(mut stdout: ChildStdout, to: &Outbound, sent_bytes: &mut u64) -> Result<(), Stop> {
-    let mut pace = Pace::default();
     let mut piece = BytesMut::with_capacity(PIECE_BYTES);
     // A pipe that cannot be read has ended; why is for the exit to say.
     while stdout.read_buf(&mut piece).await.is_ok_and(|read| read > 0) {
         let len = piece.len() as u64;
-        to.send(piece.split().freeze(), &mut pace).await.map_err(Stop::Lost)?;
+        to.send(piece.split().freeze()).await.map_err(|Gone| Stop::Left)?;
         *sent_bytes = sent_bytes.saturating_add(len);
         piece.reserve(PIECE_BYTES);
     }

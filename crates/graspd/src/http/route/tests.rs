@@ -55,9 +55,12 @@ fn the_api_and_the_pages_have_their_places() {
         ("status".to_owned(), Api::Status),
         ("relays".to_owned(), Api::Relays(Page::default())),
         (
-            "repos?limit=7&after=x%2Fy".to_owned(),
-            Api::Repos(Page::new(Some("x/y".into()), Some(7))),
+            "relays?limit=7&after=wss%3A%2F%2Fx.example".to_owned(),
+            Api::Relays(Page::new(Some("wss://x.example".into()), Some(7))),
         ),
+        ("repos?after=".to_owned(), Api::Repos(Page::default())),
+        (format!("repos?after=17-{id}"), Api::Repos(Page::new(Some(format!("17-{id}")), None))),
+        (String::new(), Api::Index),
         ("purgatory?limit=100000".to_owned(), Api::Purgatory(Page::new(None, Some(500)))),
         (format!("repos/{NPUB}/a%20b"), Api::Repo(repo("a b"))),
         (format!("events/{id}"), Api::Event(id.parse().unwrap())),
@@ -65,7 +68,8 @@ fn the_api_and_the_pages_have_their_places() {
     ] {
         assert_eq!(get(&format!("/api/v1/{place}")), Route::Api(asked), "{place}");
     }
-    for place in ["", "v1", "v1/", "v2/status", "v1/status/x", "v1/repos/x/y", "v1/events/zz"] {
+    assert_eq!(get("/api/v1"), Route::Api(Api::Index));
+    for place in ["", "v2/status", "v1/status/x", "v1/nothing", "v1/hunts/"] {
         assert_eq!(get(&format!("/api/{place}")), Route::NoApi, "{place}");
     }
     assert_eq!(get("/relays"), Route::Relays(Page::default()));
@@ -73,6 +77,33 @@ fn the_api_and_the_pages_have_their_places() {
     assert_eq!(get("/purgatory?limit=-1"), Route::Purgatory(Page::default()));
     assert_eq!(get("/assets/../x"), Route::Asset("../x".into()), "a name, never a path");
     assert_eq!(route("POST", "/api/v1/status", &[], ""), Route::NotAllowed("GET, HEAD, OPTIONS"));
+}
+
+#[test]
+fn what_the_api_cannot_understand_is_refused_with_the_reason() {
+    let id = "ab".repeat(32);
+    for (place, why) in [
+        ("repos?limit=abc".to_owned(), "limit must be a whole number from 1 to 500"),
+        ("relays?limit=0".to_owned(), "limit must be a whole number from 1 to 500"),
+        ("purgatory?limit=-1".to_owned(), "limit must be a whole number from 1 to 500"),
+        ("purgatory?limit=".to_owned(), "limit must be a whole number from 1 to 500"),
+        ("repos?limit=1&limit=2".to_owned(), "limit is given twice"),
+        ("repos?after=x%2Fy".to_owned(), "after must be what the part before gave as next"),
+        ("relays?after=x".to_owned(), "after must be what the part before gave as next"),
+        ("purgatory?after=x".to_owned(), "after must be what the part before gave as next"),
+        ("repos?after=%zz".to_owned(), "after has a broken percent escape"),
+        ("repos?lmit=5".to_owned(), "unknown parameter; this resource has the parameters limit"),
+        ("status?limit=5".to_owned(), "unknown parameter; this resource has no parameters"),
+        (format!("events/{id}?x"), "unknown parameter; this resource has no parameters"),
+        ("events/zz".to_owned(), "the id of an event is 64 hexadecimal digits"),
+        ("repos/x".to_owned(), "/api/v1/repos/<npub>/<identifier>"),
+        ("repos/x/y".to_owned(), "this is not an npub"),
+        (format!("repos/{NPUB}/%zz"), "the identifier has a broken percent escape"),
+        (format!("repos/{NPUB}/"), "/api/v1/repos/<npub>/<identifier>"),
+    ] {
+        let Route::BadApi(said) = get(&format!("/api/v1/{place}")) else { panic!("{place}") };
+        assert!(said.contains(why), "{place}: {said}");
+    }
 }
 
 #[test]
@@ -118,6 +149,8 @@ fn the_service_may_stand_anywhere_in_the_query() {
         "?service=git-receive-pack",
         "?a=b&service=git-receive-pack&c",
         "?&&service=git-receive-pack",
+        "?service=git%2Dreceive%2Dpack",
+        "?service=%67it-receive-pac%6b",
     ] {
         assert_eq!(asked(query), push, "{query}");
     }

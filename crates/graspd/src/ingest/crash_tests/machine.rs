@@ -3,21 +3,23 @@
 use super::super::{
     Asker, Bounds, Copied, Delivery, Fetched, Ingest, Offer, Outcome, Purpose, SecondChance,
 };
-use super::super::{Taken, UploadLimits, WantedLimits, Writer, holds};
+use super::super::{SameSecondStates, Taken, UploadLimits, WantedLimits, Writer, holds};
 use crate::clock::Clock;
 use crate::feed::Wake;
-use crate::host::{Chore, Host, InFlight};
+use crate::host::{Chore, DiskUse, Host, InFlight};
 use crate::hub::Hub;
 use crate::metrics::Metrics;
 use crate::repos::Repos;
+use crate::sharing::{ObjectNeed, PackSharing};
 use grasp_core::event::Forged;
 use grasp_core::hold::{Hold, Patience, Phase};
 use grasp_core::maintainers::MaintainerRule;
 use grasp_core::policy::{Answer, Rules};
+use grasp_core::proposal_share::ProposalLimits;
 use grasp_core::push::{Command, Target};
 use grasp_core::service::{Authority, Service};
 use grasp_core::{Event, EventId, Oid, PubKey, RepoId, Time, VerifiedEvent};
-use grasp_git::{Git, GitLimits, Layout, PackLimits, Quarantine, copy};
+use grasp_git::{DiskReserve, Git, GitLimits, Layout, PackLimits, Quarantine};
 use grasp_relay::{Budgets, Limits, Loopback};
 use grasp_store::{EventStore, LmdbStore, Options, Provenance, Usage};
 use parking_lot::Mutex;
@@ -65,7 +67,14 @@ impl Disk {
 
     /// Does `steps` steps of releases and then nothing more.
     pub(crate) fn boots_to_die_at(&self, steps: usize) -> Machine {
-        Machine::start(self, self.store(&Options::default()), steps)
+        let clock = Arc::new(Clock::default());
+        Machine::start(self, self.store(&Options::default()), steps, clock)
+    }
+
+    /// Boots while the wall clock is so far ahead.
+    pub(crate) fn boots_ahead(&self, ahead_ms: i64) -> Machine {
+        let clock = Arc::new(Clock::started_ahead(ahead_ms));
+        Machine::start(self, self.store(&Options::default()), usize::MAX, clock)
     }
 
     /// Boots with a disk budget that is spent, but for what deletions may use.
@@ -75,7 +84,7 @@ impl Disk {
         let budget_bytes = used * 100 / Usage::FULL_PERCENT;
         let store = self.store(&Options { budget_bytes, ..Options::default() });
         assert!(store.usage().unwrap().is_full());
-        Machine::start(self, store, usize::MAX)
+        Machine::start(self, store, usize::MAX, Arc::new(Clock::default()))
     }
 
     fn store(&self, options: &Options) -> LmdbStore {
@@ -86,6 +95,7 @@ impl Disk {
 pub(crate) struct Machine {
     pub(crate) store: Arc<dyn EventStore>,
     pub(crate) host: Arc<Host>,
+    pub(crate) clock: Arc<Clock>,
     pub(crate) second_chance: Arc<SecondChance>,
     pub(crate) wake: Arc<Wake>,
     writer: Option<Writer>,
@@ -97,7 +107,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    fn start(disk: &Disk, store: LmdbStore, steps: usize) -> Self {
+    fn start(disk: &Disk, store: LmdbStore, steps: usize, clock: Arc<Clock>) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let layout = disk.layout();
         layout.prepare().unwrap();
@@ -115,24 +125,38 @@ impl Machine {
             uploads: uploads(),
             pack: PackLimits::push(64 * MIB),
             proposal_pack: PackLimits::proposal(64 * MIB),
-            free_bytes_min: 0,
+            disk: DiskReserve::unlimited(),
+            git_used: DiskUse::default(),
             retention: Duration::from_secs(1),
             cleanup_every: Duration::from_secs(1),
             in_flight: InFlight::default(),
             fetching: InFlight::default(),
             upkeep: tokio::sync::Mutex::default(),
             wanted: WantedLimits::default(),
+            same_second: SameSecondStates::default(),
             checkpoint: Box::new(move |_| {
                 counted.fetch_add(1, Ordering::Relaxed) < limit.load(Ordering::Relaxed)
             }),
             chores: send,
         });
         let store: Arc<dyn EventStore> = Arc::new(store);
-        let writer = writer(&store, &host);
+        let writer = writer(&store, &host, &clock);
         let (second_chance, wake) = (Arc::clone(&writer.second_chance), Arc::clone(&writer.wake));
         let writer = Some(writer);
         let running = None;
-        Self { store, host, second_chance, wake, writer, running, chores, taken, steps, runtime }
+        Self {
+            store,
+            host,
+            clock,
+            second_chance,
+            wake,
+            writer,
+            running,
+            chores,
+            taken,
+            steps,
+            runtime,
+        }
     }
 
     /// False if it died of that.
@@ -202,7 +226,8 @@ impl Machine {
 
     /// A hunt brings these objects for a repository; false if they were not taken.
     pub(crate) fn fetches(&mut self, to: &RepoId, pack: &[u8], purpose: Purpose) -> bool {
-        let fetched = Fetched { to: to.clone(), purpose, quarantine: self.receives(to, pack) };
+        let fetched =
+            Fetched { to: to.clone(), purpose, quarantine: self.receives(to, pack), step: None };
         let ingest = self.ingest();
         self.runtime.block_on(ingest.fetched(fetched)) != Taken::No
     }
@@ -252,13 +277,12 @@ impl Machine {
                 Chore::Discard(name) => grasp_git::discard(&self.host.layout, &name).unwrap(),
                 Chore::Tidy(_) => {}
                 Chore::Copy(it) => {
-                    let quarantine = Quarantine::open(&self.host.layout, &it.to).unwrap();
-                    let (git, pack) = (&self.host.git, &self.host.pack);
                     let from = self.host.repos.directory(&it.from);
-                    let none = BTreeSet::new();
+                    let lacks = ObjectNeed { wants: it.wants, has: BTreeSet::new(), refs: 1 };
                     self.runtime.block_on(async {
-                        copy(git, &from, &quarantine, &it.wants, &none, pack).await.unwrap();
-                        let (to, proposals) = (it.to, it.proposals);
+                        let mut sharing = PackSharing::new(&self.host, &from);
+                        let brought = sharing.bring(&it.to, lacks, &self.host.pack).await;
+                        let (to, proposals, quarantine) = (it.to, it.proposals, brought.unwrap());
                         ingest.copied(Copied { to, quarantine, proposals }).await;
                         ingest.extend(Vec::new()).await;
                     });
@@ -304,7 +328,7 @@ impl Asker for Heard {
     }
 }
 
-fn writer(store: &Arc<dyn EventStore>, host: &Arc<Host>) -> Writer {
+fn writer(store: &Arc<dyn EventStore>, host: &Arc<Host>, clock: &Arc<Clock>) -> Writer {
     Writer {
         store: Arc::clone(store),
         rules: Arc::new(rules()),
@@ -315,11 +339,12 @@ fn writer(store: &Arc<dyn EventStore>, host: &Arc<Host>) -> Writer {
             aside_events_max: 100,
             aside_bytes_max: 1 << 20,
             burials_per_author_max: 100,
+            proposals: ProposalLimits::default(),
         },
         budgets: Arc::new(Mutex::new(Budgets::new(Arc::new(Limits::default()), Loopback::Exempt))),
         host: Arc::clone(host),
         hub: Arc::new(Hub::default()),
-        clock: Arc::new(Clock::default()),
+        clock: Arc::clone(clock),
         metrics: Arc::new(Metrics::new().unwrap()),
         second_chance: Arc::default(),
         wake: Arc::default(),

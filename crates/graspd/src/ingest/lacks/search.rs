@@ -2,13 +2,16 @@
 //! served without being there.
 
 use super::sources::Sources;
+use super::tag_order::tags_by_version;
 use super::{Lacking, Needy, Purpose, Question, Waits};
+use crate::ingest::fetch_step;
 use crate::ingest::views::{View, candidate, preferred, said, state_of};
 use crate::repos::{RepoError, Repos, Shown, Store};
 use grasp_core::maintainers::{Family, Standing};
 use grasp_core::nip34::PullRequest;
 use grasp_core::push::Candidate;
 use grasp_core::terms::Term;
+use grasp_core::unfit::Unfit;
 use grasp_core::{EventId, Identifier, Kind, Oid, PubKey, RepoId};
 use grasp_store::{Result, Snapshot, Space, StoredEvent};
 use std::collections::BTreeSet;
@@ -37,7 +40,7 @@ struct Scope {
     is_damaged: bool,
 }
 
-/// How an object stands that an event names.
+/// How the commit stands that a pull request names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sight {
     Fits,
@@ -65,29 +68,33 @@ impl Scope {
         Some(Self { view, store, shown, is_damaged })
     }
 
-    fn sight(&self, oid: &Oid, fits: impl Fn(&Store) -> bool) -> Sight {
-        match &self.store {
-            Some(store) if fits(store) => Sight::Fits,
-            Some(store) if store.entry(oid).is_some() => Sight::Unfit,
-            _ => Sight::Missing,
-        }
-    }
-
     /// What of this state is missing here; `None` if it can never be whole.
     fn missing(&self, state: &Candidate) -> Option<BTreeSet<Oid>> {
+        let Some(store) = &self.store else { return Some(state.state.objects()) };
         let mut missing = BTreeSet::new();
-        for (name, oid) in &state.state.refs {
-            match self.sight(oid, |store| store.fits(name, oid)) {
-                Sight::Fits => {}
-                Sight::Missing => drop(missing.insert(*oid)),
-                Sight::Unfit => return None,
+        for unfit in store.entries(&state.state.refs).unfit {
+            match unfit.why {
+                // What cannot be read is fetched again.
+                Unfit::Absent | Unfit::Unreadable => drop(missing.insert(unfit.oid)),
+                _ => return None,
             }
         }
         Some(missing)
     }
 
     fn tip(&self, tip: &Oid) -> Sight {
-        self.sight(tip, |store| store.is_commit(tip))
+        match &self.store {
+            Some(store) if store.is_commit(tip) => Sight::Fits,
+            Some(store) if store.contains(tip) => Sight::Unfit,
+            _ => Sight::Missing,
+        }
+    }
+
+    /// How far a fetch in steps has come, if that is still here.
+    fn last_step(&self, store: &dyn Snapshot) -> Option<Oid> {
+        let objects = self.store.as_ref().filter(|_| !self.is_damaged)?;
+        let step = fetch_step::last(store, &self.view.repo).ok().flatten()?;
+        Some(step).filter(|step| objects.contains(step))
     }
 
     fn has_a_say(&self, author: &PubKey) -> bool {
@@ -115,9 +122,15 @@ impl<'a> Search<'a> {
         let open = |view| Scope::open(view, question.repos, question.damaged);
         let scopes: Vec<Scope> = views.into_iter().filter_map(open).collect();
         let mut found = Lacking::default();
+        let served = scopes.iter().filter(|scope| scope.is_served());
+        found.served = served.map(|scope| scope.view.repo.clone()).collect();
         for scope in &scopes {
             let tips = scope.shown.refs.governed.values().map(|entry| entry.oid).take(HAVES_MAX);
             found.haves.insert(scope.view.repo.clone(), tips.collect());
+            if let Some(step) = scope.last_step(store) {
+                found.haves.entry(scope.view.repo.clone()).or_default().insert(step);
+                found.steps.insert(scope.view.repo.clone(), step);
+            }
         }
         let identifier = question.family.identifier.clone();
         let sources = Sources::new(store, family, &identifier, question);
@@ -176,7 +189,8 @@ impl<'a> Search<'a> {
         }
         self.sources.announced_for(&author, &missing)?;
         let commits = commits_of(state, &missing);
-        self.found.events.push(Needy { id, standing, purpose, to, missing, commits });
+        let tags = tags_by_version(&state.state, &missing);
+        self.found.events.push(Needy { id, standing, purpose, to, missing, commits, tags });
         Ok(())
     }
 
@@ -223,8 +237,8 @@ impl<'a> Search<'a> {
         let (missing, purpose) = (BTreeSet::from([tip]), Purpose::Proposal);
         self.sources.announced_for(&to.owner, &missing)?;
         self.sources.proposed(&clone, &missing);
-        let commits = missing.clone();
-        self.found.events.push(Needy { id, standing, purpose, to, missing, commits });
+        let (commits, tags) = (missing.clone(), Vec::new());
+        self.found.events.push(Needy { id, standing, purpose, to, missing, commits, tags });
         Ok(())
     }
 
@@ -258,8 +272,8 @@ impl<'a> Search<'a> {
             let (id, standing, purpose) = (state.id, Waits::Served, Purpose::Repair);
             let missing = state.state.objects();
             self.sources.announced_for(&state.state.author, &missing)?;
-            let commits = commits_of(&state, &missing);
-            self.found.events.push(Needy { id, standing, purpose, to, missing, commits });
+            let (commits, tags) = (commits_of(&state, &missing), Vec::new());
+            self.found.events.push(Needy { id, standing, purpose, to, missing, commits, tags });
         }
         for id in lost {
             if let Some(it) = self.store.get(Space::Served, &id)? {

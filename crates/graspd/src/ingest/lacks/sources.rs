@@ -167,7 +167,7 @@ impl<'a> Sources<'a> {
         });
         let source = |(url, known): (CloneUrl, Known)| {
             let covers = Some(known.covers).filter(|covers| covers.len() < wants.len());
-            Source { url, covers }
+            Source { url, covers, proposed: known.class == Class::Proposed }
         };
         sorted.into_iter().map(source).collect()
     }

@@ -1,7 +1,7 @@
 //! Whose objects are doubted because a fetch from there was of no use: such a place is looked at
 //! thoroughly, at growing distances, so that one that stays bad costs ever less. Bounded.
 
-use super::{Check, earlier};
+use super::Check;
 use grasp_core::Time;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -82,11 +82,5 @@ impl Doubts {
 
     pub(super) fn forget(&mut self, check: &Check) {
         self.0.remove(check);
-    }
-
-    pub(super) fn set_back(&mut self, by: Duration) {
-        for doubt in self.0.values_mut() {
-            doubt.looked = doubt.looked.map(|at| earlier(at, by));
-        }
     }
 }

@@ -2,10 +2,9 @@
 //! looks go on, and until when it wants to be left alone. Owners take turns. Finding the next one costs
 //! no more than the places that have something due, times the owners that have a look going on.
 
-use super::{Check, earlier};
+use super::Check;
 use grasp_core::{Domain, PubKey, Time};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 #[derive(Debug, Default)]
 pub(super) struct Places {
@@ -118,16 +117,6 @@ impl Places {
         self.reckon(domain);
     }
 
-    pub(super) fn set_back(&mut self, by: Duration) {
-        let domains: Vec<Domain> = self.known.keys().cloned().collect();
-        for domain in &domains {
-            if let Some(place) = self.known.get_mut(domain) {
-                place.set_back(by);
-            }
-            self.reckon(domain);
-        }
-    }
-
     /// Finds out when a place may be asked next.
     fn reckon(&mut self, domain: &Domain) {
         let Some(place) = self.known.get_mut(domain) else { return };
@@ -168,13 +157,6 @@ impl Place {
             Some(turn) => drop(self.turns.insert((turn, owner))),
             None => drop(self.lanes.remove(&owner)),
         }
-    }
-
-    fn set_back(&mut self, by: Duration) {
-        self.not_before = earlier(self.not_before, by);
-        self.lanes.values_mut().for_each(|lane| lane.begun = earlier(lane.begun, by));
-        let turns = self.lanes.iter().filter_map(|(owner, lane)| Some((lane.turn()?, *owner)));
-        self.turns = turns.collect();
     }
 }
 

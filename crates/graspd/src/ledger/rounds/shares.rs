@@ -2,7 +2,6 @@
 //! looked after until that is less again, so nobody's mirrors can use up what all looks may receive.
 //! What was received is forgotten evenly over a day.
 
-use super::earlier;
 use grasp_core::{PubKey, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -54,10 +53,6 @@ impl Shares {
         waiting.map(|used| used.below(share).max(now)).min()
     }
 
-    pub(super) fn set_back(&mut self, by: Duration) {
-        self.used.values_mut().for_each(|used| used.at = earlier(used.at, by));
-    }
-
     fn used_by(&self, owner: &PubKey, now: Time) -> u64 {
         self.used.get(owner).map_or(0, |used| used.left_of(self.per_owner_bytes, now))
     }
@@ -106,8 +101,6 @@ mod tests {
         assert_eq!((later.0 - NOW.0) / 60_000, 180, "a share in a day: 300 bytes in three hours");
         shares.pay(owner(3), u64::MAX, NOW);
         assert!(shares.may_go_on(&owner(3), NOW.plus(25 * HOUR)), "nobody waits for ever");
-        shares.set_back(HOUR);
-        assert!(shares.may_go_on(&owner(1), Time(later.0 - 3_600_000)));
     }
 
     #[test]

@@ -302,23 +302,6 @@ fn s43_a_change_too_late_for_one_look_has_the_next() {
 }
 
 #[test]
-fn s30_a_clock_that_was_ahead_keeps_nothing_waiting() {
-    let mut rounds = following(3, 2);
-    let ahead = NOW.plus(30 * DAY);
-    for check in started(&mut rounds, ahead) {
-        rounds.done(&check, Finding::Equal, None, ahead);
-    }
-    let put_off = rounds.poll(ahead).unwrap();
-    rounds.put_off(&put_off, ahead.plus(60 * SECOND));
-    rounds.changed(&repo(1), ahead);
-    assert!(rounds.next_deadline(ahead).unwrap() > NOW.plus(29 * DAY));
-    let seen = lives(&mut rounds, NOW, 86_400);
-    assert_eq!(seen.len(), 6, "everything is looked at within the age of a verdict");
-    let next = rounds.next_deadline(NOW.plus(DAY)).unwrap();
-    assert!(next < NOW.plus(2 * DAY));
-}
-
-#[test]
 fn s43_who_gives_out_what_is_of_no_use_is_looked_at_thoroughly_and_ever_less_often() {
     let mut rounds = following(1, 1);
     let check = rounds.poll(NOW).unwrap();

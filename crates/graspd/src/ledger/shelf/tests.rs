@@ -40,8 +40,8 @@ fn s30_a_new_comparison_takes_the_place_of_the_old_one() {
     assert_eq!(book.tally(), Tally { they_lack: 1, ..Tally::default() });
     assert_eq!(
         book.notes(),
-        8,
-        "one row in four orders, the tally, the sums of its address, of its minute, and of both"
+        9,
+        "one row in five orders, the tally, the sums of its address, of its minute, and of both"
     );
     assert_eq!(book.of(&relay(1), &repo("acme")).unwrap().since, Time(1), "the same verdict");
     let nothing = Look::new(Seen::Nothing(Why::NoNegentropy), Time(5));
@@ -129,7 +129,7 @@ fn s30_beyond_the_bound_the_oldest_go_and_nothing_of_them_stays() {
     let kept: Vec<u64> =
         (1..=6).filter(|number| book.of(&relay(*number), &repo("acme")).is_some()).collect();
     assert_eq!(kept, [3, 4, 5, 6]);
-    assert_eq!((book.tally().rows(), book.notes()), (4, 4 * 4 + 2 * 4 + 1 + 1));
+    assert_eq!((book.tally().rows(), book.notes()), (4, 5 * 4 + 2 * 4 + 1 + 1));
 }
 
 #[test]
@@ -148,10 +148,10 @@ fn s30_what_is_not_followed_any_more_is_forgotten_piece_by_piece() {
     assert_eq!(removed(&|txn| forget_peer(txn, &relay(1), 2)), 2);
     assert_eq!(removed(&|txn| forget_peer(txn, &relay(1), 2)), 1);
     assert_eq!(removed(&|txn| keep_only(txn, &repo("acme"), &|peer| *peer == relay(3))), 1);
-    assert_eq!((book.tally().rows(), book.notes()), (5, 5 * 4 + 2 * 2 + 1 + 1));
+    assert_eq!((book.tally().rows(), book.notes()), (5, 5 * 5 + 2 * 2 + 1 + 1));
     assert!(book.of(&relay(2), &repo("acme2")).is_some());
     assert_eq!(removed(&|txn| forget_older(txn, Time(3), 10)), 2);
-    assert_eq!((book.tally().rows(), book.notes()), (3, 3 * 4 + 2 + 1 + 1));
+    assert_eq!((book.tally().rows(), book.notes()), (3, 5 * 3 + 2 + 1 + 1));
 }
 
 #[test]
@@ -245,4 +245,29 @@ fn git(number: u64) -> Peer {
 
 fn repo(name: &str) -> RepoId {
     RepoId { owner: PubKey::from_bytes([7; 32]), identifier: name.parse().unwrap() }
+}
+
+#[test]
+fn rows_in_which_one_side_lacks_something_are_found_without_looking_at_the_others() {
+    let book = Book::new();
+    for number in 1..=50 {
+        let equal = Look::new(Seen::Events(Counts { both: 3, ..Counts::default() }), Time(number));
+        book.write(|txn| set(txn, &relay(number), &repo("acme"), equal.clone()));
+    }
+    book.set(&relay(7), &repo("acme"), 70);
+    book.set(&relay(8), &repo("tool"), 60);
+    let ahead = Counts { both: 3, we_lack: 1, ..Counts::default() };
+    let ahead = Look::new(Seen::Events(ahead), Time(65));
+    book.write(|txn| set(txn, &relay(9), &repo("acme"), ahead.clone()));
+    let found = |verdict, since, count_max| {
+        let rows = lacking(&*book.0.read().unwrap(), verdict, Time(since), count_max).unwrap();
+        rows.iter().map(|row| row.look.at.0).collect::<Vec<_>>()
+    };
+    assert_eq!(found(Verdict::TheyLack, 0, 10), [60, 70], "the longest ago comes first");
+    assert_eq!(found(Verdict::TheyLack, 0, 1), [60]);
+    assert_eq!(found(Verdict::TheyLack, 61, 10), [70]);
+    assert_eq!(found(Verdict::WeLack, 0, 10), [65]);
+    let equal = Look::new(Seen::Events(Counts { both: 3, ..Counts::default() }), Time(80));
+    book.write(|txn| set(txn, &relay(7), &repo("acme"), equal.clone()));
+    assert_eq!(found(Verdict::TheyLack, 0, 10), [60], "it has everything by now");
 }

@@ -8,6 +8,7 @@ mod tell;
 
 use crate::ops::on_runtime;
 use crate::ops::progress::Progress;
+use crate::ops::terminal::print_note;
 use anyhow::{Context, Result};
 use project::Project;
 use servers::Server;
@@ -51,9 +52,10 @@ async fn play(place: &std::path::Path, exit: bool, json: bool) -> Result<ExitCod
     step("first server: announcement and state published, branch pushed");
     let story = watch(&servers, &project, &bar, &step).await;
     bar.finish();
-    tell::print(&servers, &project, &story, began.elapsed(), json)?;
+    let telling = tell::Telling { took: began.elapsed(), json, keeps_running: !exit };
+    tell::print(&servers, &project, &story, telling)?;
     if !exit {
-        eprintln!("Both keep running. Stop them with Ctrl-C; all of it is deleted then.");
+        print_note("Both keep running. Stop them with Ctrl-C; all of it is deleted then.");
         std::future::pending::<()>().await;
     }
     for server in servers {

@@ -19,6 +19,8 @@ pub(super) struct Server {
     pub(super) name: &'static str,
     /// `127.0.0.1:port`
     pub(super) address: String,
+    /// Where its data lies.
+    home: PathBuf,
     client: Client,
     process: Child,
 }
@@ -59,7 +61,16 @@ impl Server {
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         let client = Client::find(&home.join("relay")).await?;
         let client = client.context("the server has no control socket")?;
-        Ok(Self { name, address, client, process })
+        Ok(Self { name, address, home, client, process })
+    }
+
+    /// A command for this server, as a shell takes it.
+    pub(super) fn command(&self, words: &str) -> String {
+        let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("graspd"));
+        let data = |name: &str| quoted(&self.home.join(name));
+        let (relay, git) = (data("relay"), data("git"));
+        let program = quoted(&program);
+        format!("{program} {words} --relay-data-path {relay} --git-data-path {git}")
     }
 
     pub(super) fn relay(&self) -> String {
@@ -119,6 +130,16 @@ fn settings(home: &Path, name: &str, follows: Option<&Server>) -> Vec<(OsString,
     let kept = ["PATH", "TMPDIR", "LANG"].into_iter();
     let kept = kept.filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
     settings.into_iter().map(|(name, value)| (name.into(), value.into())).chain(kept).collect()
+}
+
+/// As one word for a shell.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c);
+    match text.chars().all(plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
 }
 
 /// Where it says that it listens; `None` if it ends without saying so.

@@ -3,8 +3,8 @@
 use super::project::Project;
 use super::servers::Server;
 use super::story::Story;
-use crate::ops::look::print_line;
 use crate::ops::print::{Sheet, Tone};
+use crate::ops::terminal::print_line;
 use crate::report::Verdict;
 use anyhow::Result;
 use serde::Serialize;
@@ -37,15 +37,23 @@ struct Said {
     because: String,
 }
 
+/// How the demonstration is told.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Telling {
+    pub(super) took: Duration,
+    pub(super) json: bool,
+    /// The servers keep running, so that commands can be tried.
+    pub(super) keeps_running: bool,
+}
+
 pub(super) fn print(
     servers: &[Server; 2],
     project: &Project,
     story: &Story,
-    took: Duration,
-    json: bool,
+    telling: Telling,
 ) -> Result<()> {
-    let report = report(servers, project, story, took);
-    if json {
+    let report = report(servers, project, story, telling.took);
+    if telling.json {
         return print_line(&serde_json::to_string(&report)?);
     }
     let mut sheet = Sheet::for_stdout();
@@ -63,13 +71,26 @@ pub(super) fn print(
         false => sheet
             .toned_line(&format!("They do not agree. It waits: {}.", story.waits_for()), Tone::Bad),
     }
-    for place in &report.servers {
+    for (place, server) in report.servers.iter().zip(servers) {
         sheet.heading(&format!("The {} server", place.name));
         sheet.pair("page", &place.page);
         sheet.pair("repository", &place.repository);
-        sheet.pair("clone it", format!("git clone {}", place.clone));
+        if telling.keeps_running {
+            sheet.line("Try in another terminal:");
+            commands(server, project).iter().for_each(|command| sheet.command(command));
+        }
     }
-    Ok(sheet.print()?)
+    sheet.print()
+}
+
+/// Each works as it is printed, from any directory.
+fn commands(server: &Server, project: &Project) -> [String; 3] {
+    let name = server.name;
+    [
+        format!("git clone {} hello-from-{name}", server.clone_url(&project.repo)),
+        server.command("status"),
+        server.command(&format!("repo {}", project.repo.identifier)),
+    ]
 }
 
 fn report(servers: &[Server; 2], project: &Project, story: &Story, took: Duration) -> Report {

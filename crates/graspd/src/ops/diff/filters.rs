@@ -12,11 +12,9 @@ pub(super) fn around(repo: &RepoId, it: &Announcement) -> Vec<Filter> {
     let identifier = repo.identifier.as_str();
     let mut authors: Vec<PubKey> = it.roles.leads.iter().chain(&it.roles.active).copied().collect();
     authors.push(repo.owner);
-    authors.sort_unstable();
-    authors.dedup();
     let by = |kind: Kind, authors: Vec<PubKey>| Filter {
-        kinds: Some(vec![kind]),
-        authors: Some(authors),
+        kinds: Some([kind].into()),
+        authors: Some(authors.into()),
         ..tagged(b'd', vec![identifier.to_owned()])
     };
     let coordinate = repo.coordinate().to_string();
@@ -28,8 +26,7 @@ pub(super) fn around(repo: &RepoId, it: &Announcement) -> Vec<Filter> {
 /// What answers its threads.
 pub(super) fn replies(roots: &[EventId]) -> Vec<Filter> {
     let few = roots.chunks(VALUES_MAX).flat_map(|roots| {
-        let mut ids: Vec<String> = roots.iter().map(|id| id.to_hex()).collect();
-        ids.sort_unstable();
+        let ids: Vec<String> = roots.iter().map(|id| id.to_hex()).collect();
         [b'e', b'E', b'q'].map(|letter| tagged(letter, ids.clone()))
     });
     few.collect()
@@ -40,7 +37,7 @@ pub(super) fn is_root(kind: Kind) -> bool {
 }
 
 fn tagged(letter: u8, values: Vec<String>) -> Filter {
-    Filter { tags: [(letter, values)].into(), ..Filter::default() }
+    Filter { tags: [(letter, values.into())].into(), ..Filter::default() }
 }
 
 #[cfg(test)]
@@ -66,9 +63,13 @@ mod tests {
         };
         let filters = around(&repo, &it);
         assert_eq!(filters.len(), 5);
-        assert_eq!(filters[0].authors.as_ref().map(Vec::len), Some(1));
-        assert_eq!(filters[1].authors.as_ref().map(Vec::len), Some(2), "states of maintainers");
-        assert_eq!(filters[2].tags[&b'a'], [repo.coordinate().to_string()]);
+        assert_eq!(filters[0].authors.as_ref().map(|list| list.len()), Some(1));
+        assert_eq!(
+            filters[1].authors.as_ref().map(|list| list.len()),
+            Some(2),
+            "states of maintainers"
+        );
+        assert_eq!(*filters[2].tags[&b'a'], [repo.coordinate().to_string()]);
         let roots: Vec<EventId> = (0..150).map(|n| EventId::from_bytes([n; 32])).collect();
         assert_eq!(replies(&roots).len(), 6);
         assert_eq!(replies(&[]), []);

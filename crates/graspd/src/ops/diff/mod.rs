@@ -13,8 +13,10 @@ mod verdict;
 pub use verdict::{Compared, Difference, Line, Standing, Totals};
 
 use crate::config::Config;
+use crate::ops::failure::complain;
+use crate::ops::on_runtime;
 use crate::ops::progress::Progress;
-use crate::ops::{complain, on_runtime};
+use crate::ops::terminal::is_output_closed;
 use adverts::Advert;
 use anyhow::{Context, Result};
 use grasp_core::nip34::Announcement;
@@ -41,6 +43,7 @@ pub fn run(config: &Config, url: &str, json: bool) -> Result<ExitCode> {
     });
     match compared {
         Ok(code) => Ok(ExitCode::from(code)),
+        Err(error) if is_output_closed(&error) => Err(error),
         Err(error) => {
             complain(&error);
             Ok(ExitCode::from(2))
@@ -174,7 +177,7 @@ fn server(text: &str) -> Result<(Url, Service)> {
     Ok((url.clone(), service(&url).context(how)?))
 }
 
-fn service(url: &Url) -> Option<Service> {
+pub(crate) fn service(url: &Url) -> Option<Service> {
     let host = url.host_str()?;
     let authority = match url.port() {
         Some(port) => format!("{host}:{port}"),

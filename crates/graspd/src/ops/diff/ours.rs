@@ -8,6 +8,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::ops::client::Client;
 use crate::ops::source::{Place, has_data};
+use crate::ops::terminal::print_note;
 use crate::report::Status;
 use crate::repos::Repos;
 use crate::serve::{self, Opened};
@@ -43,7 +44,7 @@ impl Ours {
         has_data(config)?;
         let opened = Box::new(serve::open(config)?);
         let path = config.relay_data_path.display();
-        eprintln!("note: no server runs on {path}; this compares what its data says");
+        print_note(&format!("note: no server runs on {path}; this compares what its data says"));
         let repos = Repos::new(Layout::new(opened.git_root.canonicalize()?));
         Ok(Self::Stopped { opened, repos })
     }
@@ -65,7 +66,7 @@ impl Ours {
     }
 
     pub(super) async fn announcements(&mut self) -> Result<Announcements> {
-        let filter = Filter { kinds: Some(vec![Kind::ANNOUNCEMENT]), ..Filter::default() };
+        let filter = Filter { kinds: Some([Kind::ANNOUNCEMENT].into()), ..Filter::default() };
         let events = self.events(&filter).await?;
         Ok(by_repository(&events))
     }

@@ -1,8 +1,8 @@
 //! The comparison for a person, or for a program.
 
 use super::{Compared, Line, Standing, Totals};
-use crate::ops::look::print_line;
-use crate::ops::print::{Cell, Sheet, Tone, cell, toned};
+use crate::ops::print::{Cell, Sheet, Tone, repositories, toned};
+use crate::ops::terminal::print_line;
 use crate::report::text::{WORDS_MAX, shown};
 use anyhow::Result;
 use serde::Serialize;
@@ -58,7 +58,7 @@ pub(super) fn print(with: &str, compared: &Compared, json: bool) -> Result<()> {
     if *left_out > 0 {
         sheet.toned_line(&format!("{left_out} more were left out: too many"), Tone::Unsure);
     }
-    Ok(sheet.print()?)
+    sheet.print()
 }
 
 fn laid_out(line: &Line) -> Vec<Cell> {
@@ -68,7 +68,7 @@ fn laid_out(line: &Line) -> Vec<Cell> {
         Standing::Incomparable(_) => Tone::Unsure,
         Standing::NotListed => Tone::Plain,
     };
-    vec![cell(&line.repository), toned(line.words(), tone)]
+    vec![repositories([line.repository.as_str()]), toned(line.words(), tone)]
 }
 
 fn row(line: &Line) -> Row {

@@ -36,7 +36,7 @@ impl Theirs {
     }
 
     pub(super) async fn announcements(&mut self) -> Result<Announcements> {
-        let filter = Filter { kinds: Some(vec![Kind::ANNOUNCEMENT]), ..Filter::default() };
+        let filter = Filter { kinds: Some([Kind::ANNOUNCEMENT].into()), ..Filter::default() };
         let events = match self.talk.events(&filter).await {
             Err(error) if self.returns(&error).await? => self.talk.events(&filter).await?,
             answered => answered?,

@@ -3,6 +3,7 @@
 use super::local::Here;
 use super::outside::Outside;
 use crate::config::Config;
+use crate::report::ProblemReport;
 use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,6 +24,8 @@ pub struct Facts {
     pub proxy: Proxy,
     pub public: Public,
     pub clocks: Vec<Clock>,
+    /// As the server lists them, or its data.
+    pub problems: Vec<ProblemReport>,
 }
 
 /// One of the two data directories.
@@ -161,5 +164,6 @@ pub(super) fn together(config: &Config, here: Here, outside: Outside) -> Facts {
         },
         public: outside.public,
         clocks: outside.clocks,
+        problems: here.problems,
     }
 }

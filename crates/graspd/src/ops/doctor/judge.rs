@@ -4,7 +4,9 @@
 use super::facts::{
     Clock, DataRoot, Disk, Facts, Files, KeyFile, Lock, Proxy, Public, Reach, Trouble,
 };
-use crate::ops::show::bytes;
+use crate::report::problems::NEARLY_FULL_PERCENT;
+use crate::report::text::bytes;
+use crate::report::{ProblemKind, ProblemReport};
 use std::net::IpAddr;
 
 /// One thing that was looked at.
@@ -28,8 +30,8 @@ pub enum Outcome {
 
 const SKEW_SECS_MAX: i64 = 60;
 const FILES_MIN: u64 = 4_096;
-/// Before writes stop at 95.
-const STORE_PERCENT_MAX: u64 = 90;
+/// Problems that have a check of their own here, which also works when the server does not run.
+const CHECKED_HERE: [ProblemKind; 2] = [ProblemKind::DiskLow, ProblemKind::StoreNearlyFull];
 
 pub fn judge(facts: &Facts) -> Vec<Check> {
     let mut checks = vec![check("configuration", configuration(facts)), check("git", git(facts))];
@@ -46,7 +48,19 @@ pub fn judge(facts: &Facts) -> Vec<Check> {
     checks.push(check("body limit", body(&facts.public)));
     checks.push(check("git protocol", git_protocol(&facts.public)));
     checks.push(check("trusted proxy", proxy(&facts.proxy)));
+    checks.extend(problems(&facts.problems));
     checks
+}
+
+/// What the server itself lists as its problems.
+fn problems(all: &[ProblemReport]) -> Vec<Check> {
+    let kinds = ProblemKind::all();
+    let rest = kinds.into_iter().filter(|kind| !CHECKED_HERE.contains(kind));
+    let found = rest.flat_map(|kind| {
+        let of_kind = all.iter().filter(move |it| it.code == kind.code());
+        of_kind.map(move |it| check(kind.code(), wrong(&it.what, &it.why, &it.fix)))
+    });
+    found.collect()
 }
 
 fn check(name: &'static str, outcome: Outcome) -> Check {
@@ -185,7 +199,7 @@ fn key_file(it: &KeyFile) -> Outcome {
 fn store(usage: Option<(u64, u64)>) -> Outcome {
     let Some((used, budget)) = usage else { return skipped("the event store could not be asked") };
     let told = format!("{} of {} are used", bytes(used), bytes(budget));
-    match used / STORE_PERCENT_MAX >= budget / 100 {
+    match used / NEARLY_FULL_PERCENT >= budget / 100 {
         false => fine(told),
         true => wrong(
             told,

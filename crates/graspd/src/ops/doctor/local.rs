@@ -6,7 +6,7 @@ use crate::config::{Backend, Config};
 use crate::datadir::{KEY, LOCK, MARKER, Root};
 use crate::ops::client::Client;
 use crate::ops::source::{Place, Source};
-use crate::report::Status;
+use crate::report::{ProblemReport, Status};
 use grasp_git::{Git, GitLimits, Layout};
 use rustix::fs::{Access, FlockOperation, access, flock, statvfs};
 use rustix::process::{Resource, getrlimit};
@@ -25,6 +25,7 @@ pub(super) struct Here {
     pub(super) key_file: Option<KeyFile>,
     pub(super) files: Files,
     pub(super) store: Option<(u64, u64)>,
+    pub(super) problems: Vec<ProblemReport>,
     /// The operator chose a public name.
     pub(super) is_named: bool,
     /// Whoever can be asked about the data.
@@ -67,6 +68,7 @@ pub(super) async fn gather(config: &Config) -> Here {
         key_file: key_file(&config.relay_data_path.join(KEY)),
         files: files(pid),
         store: status.as_ref().map(|it| (it.server.disk_used_bytes, it.server.disk_budget_bytes)),
+        problems: status.map(|it| it.problem_details).unwrap_or_default(),
         is_named: is_named(config),
         roots,
         source,

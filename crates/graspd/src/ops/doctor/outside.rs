@@ -239,8 +239,10 @@ impl Visit<'_> {
 fn clock_of(answer: &Response, url: &str) -> Option<Clock> {
     let text = answer.headers.get(header::DATE)?.to_str().ok()?;
     let theirs = i64::try_from(http_date(text)?).ok()?;
-    let ours = i64::try_from(clock::Clock::default().now().timestamp().0).ok()?;
-    let host = Url::parse(url).ok()?.host_str()?.to_owned();
+    let ours = i64::try_from(clock::Clock::default().wall().timestamp().0).ok()?;
+    let url = Url::parse(url).ok()?;
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    let host = format!("{}{port}", url.host_str()?);
     Some(Clock { host, ahead_secs: theirs - ours })
 }
 

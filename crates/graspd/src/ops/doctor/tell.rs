@@ -1,8 +1,8 @@
 //! Findings for a person, or for a program.
 
 use super::{Check, Outcome};
-use crate::ops::look::print_line;
 use crate::ops::print::{Sheet, Tone, toned};
+use crate::ops::terminal::print_line;
 use crate::report::text::shown;
 use anyhow::Result;
 use serde::Serialize;
@@ -41,7 +41,7 @@ pub(super) fn print(checks: &[Check], json: bool) -> Result<()> {
         1 => sheet.toned_line("1 thing is wrong", Tone::Bad),
         more => sheet.toned_line(&format!("{more} things are wrong"), Tone::Bad),
     }
-    Ok(sheet.print()?)
+    sheet.print()
 }
 
 fn line(check: &Check) -> Line {

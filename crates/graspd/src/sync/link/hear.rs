@@ -3,8 +3,8 @@
 use super::{Link, Step, name, number};
 use crate::sync::offer::{Way, offer};
 use grasp_core::Event;
-use grasp_core::policy::{Lasting, Origin, precheck};
-use grasp_engine::{End, Hint, Input, Intake, Loss, Purpose, Sub};
+use grasp_core::policy::{Origin, RefusalClass, precheck};
+use grasp_engine::{End, Hint, Input, Intake, Loss, Purpose, Sub, end_of_neg_err};
 use grasp_relay::client::{self, RelayMessage};
 use grasp_relay::reply;
 use grasp_store::SourceKind;
@@ -72,12 +72,12 @@ impl Link<'_> {
                     None => self.useless(bytes),
                 }
             }
-            Ok(RelayMessage::NegErr { sub, text }) => {
+            Ok(RelayMessage::NegErr { sub, text, limit }) => {
                 let known = number(sub.as_str());
                 let Some(sub) = known.filter(|sub| self.comparisons.contains_key(sub)) else {
                     return self.useless(bytes);
                 };
-                self.end(sub, refused_comparison(text)).await;
+                self.end(sub, end_of_neg_err(text, limit)).await;
                 Ok(())
             }
             Ok(RelayMessage::Other) => self.useless(bytes),
@@ -103,6 +103,7 @@ impl Link<'_> {
             return self.useless(bytes);
         };
         self.reception.progresses(sub, self.heard_at);
+        self.reception.has_answered(sub);
         let node = &self.line.ground.node;
         comparison.answer(node, sub, message, &self.turned_away, &self.compared);
         Ok(())
@@ -130,17 +131,22 @@ impl Link<'_> {
 
     async fn event(&mut self, sub: Sub, event: Box<Event>, bytes: usize) -> Step {
         let (now, node) = (self.heard_at, &self.line.ground.node);
+        let wall = node.clock.wall();
         match self.reception.event(sub, &event, bytes, now) {
             Intake::Take { past } => {
                 let limits = &node.limits.relay;
                 let fits =
                     bytes <= limits.event_bytes_max + 256 && event.tags.len() <= limits.tags_max;
                 // What can never be welcome is remembered, so it goes through the door once.
-                let welcome = match precheck(&event, &node.rules, now.timestamp(), Origin::Sync) {
+                let judged = precheck(&event, &node.rules, wall.timestamp(), Origin::Sync);
+                let welcome = match &judged {
                     Ok(()) => true,
-                    Err(reason) => reason.lasting() == Lasting::Forever,
+                    Err(reason) => reason.class() == RefusalClass::Forever,
                 };
                 if !fits || !welcome {
+                    let too_large = || "larger than this server takes".to_owned();
+                    let reason = judged.err().map_or_else(too_large, |it| it.to_string());
+                    self.log(&self.rejected(event.id, event.kind, reason));
                     self.turned_away.add(event.id, now);
                     return self.settled(sub, past, now).await;
                 }
@@ -149,7 +155,7 @@ impl Link<'_> {
                 self.bytes_on_their_way += bytes;
                 let errand = self.errands.get(&sub).copied();
                 let way = Way { sub, source, bytes, past, errand };
-                let offer = offer(event, &self.line.relay, way, &self.verdicts, now);
+                let offer = offer(event, &self.line.relay, way, &self.verdicts, wall);
                 node.ingest.offer(self.line.generation, offer).await;
                 Ok(())
             }
@@ -168,7 +174,7 @@ impl Link<'_> {
 
     fn source(&self, sub: Sub, past: bool) -> SourceKind {
         match self.errands.get(&sub).map(|errand| errand.purpose) {
-            Some(Purpose::Backfill) => SourceKind::Backfill,
+            Some(Purpose::Backfill | Purpose::ByHand) => SourceKind::Backfill,
             Some(Purpose::Daily) => SourceKind::Daily,
             None if past => SourceKind::Backfill,
             None => SourceKind::Live,
@@ -187,15 +193,5 @@ impl Link<'_> {
             self.report(sub, report).await;
         }
         Ok(())
-    }
-}
-
-/// Some relays have the words of NIP-77 only to say that they do not speak it.
-fn refused_comparison(text: String) -> End {
-    let lower = text.to_ascii_lowercase();
-    let never = ["unsupported", "not supported", "disabled", "not implemented", "unknown"];
-    match never.iter().any(|words| lower.contains(words)) {
-        true => End::NoNegentropy,
-        false => End::NegentropyFailed(text),
     }
 }

@@ -1,7 +1,6 @@
 //! What we say to a relay.
 
 use super::{Link, Step, name};
-use crate::sync::Ground;
 use crate::sync::compare::Comparison;
 use crate::sync::standing;
 use grasp_core::{EventId, Filter, RepoId, Time};
@@ -28,7 +27,10 @@ pub(in crate::sync) enum Order {
         filter: Filter,
         errand: Errand,
         standing: Vec<RepoId>,
+        answer_within: Option<Duration>,
     },
+    /// The relay refused this comparison by a NOTICE.
+    Abandon(Sub),
     /// What comparisons showed of these may be written down.
     Stands(Vec<RepoId>),
     Close(Sub),
@@ -62,8 +64,11 @@ impl Link<'_> {
                 self.errands.insert(sub, errand);
                 self.say(frame)
             }
-            Order::Reconcile { sub, filter, errand, standing } => {
+            Order::Reconcile { sub, filter, errand, standing, answer_within } => {
                 self.reception.opens(sub, [filter.clone()].into(), false, now);
+                if let Some(time) = answer_within {
+                    self.reception.must_answer_within(sub, time);
+                }
                 self.errands.insert(sub, errand);
                 let frame_bytes = Comparison::frame_bytes(self.peer.message_bytes_max);
                 let comparison = Comparison::new(filter, standing);
@@ -73,9 +78,15 @@ impl Link<'_> {
             }
             Order::Stands(repos) => {
                 let found = self.found.take(repos);
-                let Ground { node, warner, .. } = &*self.line.ground;
+                let node = &self.line.ground.node;
                 let desk = (&node.ingest, &node.metrics.ledger);
-                standing::keep(desk, warner, &self.line.relay, found, now).await;
+                standing::keep(desk, &node.log, &self.line.relay, found, now).await;
+                Ok(())
+            }
+            Order::Abandon(sub) => {
+                self.reception.closes(sub);
+                self.errands.remove(&sub);
+                self.comparisons.remove(&sub);
                 Ok(())
             }
             Order::Close(sub) => {
@@ -114,7 +125,7 @@ impl Link<'_> {
 
     /// NIP-42: as the relay's own key, for the address we dialled.
     pub(super) fn authenticate(&mut self, challenge: &str) -> Step {
-        let now = self.line.now().timestamp();
+        let now = self.line.ground.node.clock.wall().timestamp();
         let event = self.line.ground.key.answers(self.line.relay.as_str(), challenge, now);
         self.auth.sent = Some(event.id);
         self.auth.answered_by = Some(self.line.now().plus(CHALLENGE_WAIT));

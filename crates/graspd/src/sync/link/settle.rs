@@ -1,10 +1,12 @@
 //! What became of what a relay said: stored or not, compared, reported to the engine.
 
 use super::{Link, Step, name};
-use crate::sync::compare::{Compared, Progress};
+use crate::log_table::LogLine;
+use crate::metrics::GapKind;
+use crate::sync::compare::{Compared, Difference, Progress};
 use crate::sync::offer::{Fate, Verdict};
-use grasp_core::{Time, Timestamp};
-use grasp_engine::{End, Input, Loss, Report, Sub};
+use grasp_core::{EventId, Kind, Time, Timestamp};
+use grasp_engine::{End, Input, Loss, Reconciliation, Report, Sub};
 use grasp_relay::client;
 use grasp_store::SourceKind;
 
@@ -17,8 +19,17 @@ impl Link<'_> {
     pub(super) async fn judged(&mut self, verdict: &Verdict) -> Step {
         self.on_their_way = self.on_their_way.saturating_sub(1);
         self.bytes_on_their_way = self.bytes_on_their_way.saturating_sub(verdict.bytes);
+        if verdict.fate == Fate::Refused {
+            self.log(&self.rejected(verdict.id, verdict.kind, verdict.refusal.clone()));
+        }
         match verdict.fate {
-            Fate::New => self.stored(verdict),
+            Fate::New => {
+                self.stored(verdict);
+                if verdict.past {
+                    let event = (verdict.created_at, verdict.id);
+                    self.reception.found_fresh(verdict.sub, event);
+                }
+            }
             Fate::Forged if self.reception.forged(verdict.sub, &verdict.id) => {
                 return Err(Loss::Misbehaved("it sends forged events".into()));
             }
@@ -33,9 +44,23 @@ impl Link<'_> {
             Fate::Refused | Fate::Known if verdict.errand.is_some() => {
                 self.turned_away.add(verdict.id, self.heard_at);
             }
+            Fate::NoRoom => self.found_no_room(verdict).await,
             Fate::Refused | Fate::Known | Fate::Forged => {}
         }
         self.settled(verdict.sub, verdict.past, self.line.now()).await
+    }
+
+    /// The relay has it, we lack it: nothing that brought it may be confirmed.
+    async fn found_no_room(&mut self, verdict: &Verdict) {
+        let (sub, id) = (verdict.sub, verdict.id);
+        self.turned_away.add_without_room(id, self.heard_at);
+        match verdict.past {
+            true => self.reception.found_no_room(sub, id),
+            false => {
+                let relay = self.line.relay.clone();
+                self.line.say(Input::NoRoom { relay, sub, id }).await;
+            }
+        }
     }
 
     pub(super) async fn settled(&mut self, sub: Sub, past: bool, now: Time) -> Step {
@@ -46,26 +71,36 @@ impl Link<'_> {
     }
 
     /// Counted by where it came from; what should have come before is a gap (S-28).
-    fn stored(&self, verdict: &Verdict) {
-        let (relay, id, kind) = (&self.line.relay, verdict.id, verdict.kind);
+    fn stored(&mut self, verdict: &Verdict) {
+        if verdict.past {
+            self.reception.stored(verdict.sub);
+        }
+        let (relay, id, kind) = (self.line.relay.clone(), verdict.id, verdict.kind);
         let metrics = &self.line.ground.node.metrics.sync;
         metrics.event(verdict.source);
         let gap = self.should_have_come_before(verdict);
-        self.line.ground.history.received(relay, verdict.source, gap);
-        match verdict.source {
-            SourceKind::Direct | SourceKind::Live => tracing::debug!(%relay, %id, %kind, "live"),
+        self.line.ground.history.received(&relay, verdict.source, gap);
+        let line = match verdict.source {
+            SourceKind::Direct | SourceKind::Live => LogLine::EventLive { relay, id, kind },
             SourceKind::Backfill if gap => {
-                metrics.gap(relay);
-                tracing::warn!(%relay, %id, %kind, "missed while it was live, found in history");
+                metrics.gap(&relay, GapKind::Late);
+                LogLine::Gap { relay, id, kind }
             }
             SourceKind::Daily if gap => {
-                metrics.gap(relay);
-                tracing::error!(%relay, %id, %kind, "missed for long, found by the daily sync");
+                metrics.gap(&relay, GapKind::Sustained);
+                LogLine::SustainedGap { relay, id, kind }
             }
-            SourceKind::Backfill | SourceKind::Daily => {
-                tracing::debug!(%relay, %id, %kind, "history");
-            }
-        }
+            SourceKind::Backfill | SourceKind::Daily => LogLine::EventHistory { relay, id, kind },
+        };
+        self.log(&line);
+    }
+
+    pub(super) fn log(&self, line: &LogLine) {
+        self.line.ground.node.log.write(line, self.heard_at);
+    }
+
+    pub(super) fn rejected(&self, id: EventId, kind: Kind, reason: String) -> LogLine {
+        LogLine::EventRejected { relay: self.line.relay.clone(), id, kind, reason }
     }
 
     /// It was made while all of this was heard live, here or on the link before this one.
@@ -73,16 +108,20 @@ impl Link<'_> {
         let heard = |since: Timestamp, until: Timestamp| {
             verdict.created_at > since && verdict.created_at < until
         };
-        let less = |time: Time, secs: u64| Timestamp(time.timestamp().0.saturating_sub(secs));
+        let offset = self.line.ground.node.clock.offset();
+        let less = |time: Time, secs: u64| {
+            Timestamp(offset.to_wall(time).timestamp().0.saturating_sub(secs))
+        };
         match verdict.errand {
+            // Only what was confirmed is asked for from a moment in the past on.
+            Some(errand) if errand.catches_up => self
+                .line
+                .before
+                .is_some_and(|(from, to)| heard(less(from, 0), less(to, GAP_BEFORE_LOSS_SECS))),
             Some(errand) => errand
                 .live_since
                 .is_some_and(|since| heard(since, less(self.heard_at, GAP_AGE_SECS))),
-            // Only what was confirmed is heard from a moment in the past on.
-            None => self
-                .line
-                .before
-                .is_some_and(|(from, to)| heard(from.timestamp(), less(to, GAP_BEFORE_LOSS_SECS))),
+            None => false,
         }
     }
 
@@ -107,10 +146,11 @@ impl Link<'_> {
                     false => difference.have.len(),
                 };
                 let sample = std::mem::take(&mut shown.sample);
-                self.found.add(shown, now);
+                self.found.add(shown, self.line.ground.node.clock.wall());
                 self.say(client::neg_close(&name(sub)))?;
-                let need = difference.need;
-                self.end(sub, End::Reconciled { need, lacking, sample }).await;
+                let Difference { need, lacks, theirs, .. } = difference;
+                let found = Reconciliation { need, lacking, lacks, sample, theirs };
+                self.end(sub, End::Reconciled(found)).await;
                 Ok(())
             }
             Progress::Failed(why) => {

@@ -32,16 +32,20 @@ pub(super) fn status(text: &str) -> Status {
             syncs: true,
             uptime_secs: Some(5),
             disk_used_bytes: 1 << 30,
+            git_used_bytes: Some(3 << 30),
             disk_budget_bytes: 2 << 30,
         },
         totals: Totals { announcements: 1_234, ..Totals::default() },
         ledger: Ledger { equal: 3, they_lack: 1, ..Ledger::default() },
         problems: vec![text.clone()],
+        problem_details: vec![],
         activity: vec![Activity {
             at: NOW,
             kind: text.clone(),
             text: text.clone(),
-            repository: Some(text),
+            repository: Some(text.clone()),
+            name: Some(text),
+            count: 12,
         }],
     }
 }
@@ -136,6 +140,7 @@ pub(super) fn mirror(text: &str) -> Mirror {
             both: 4,
             they_lack: 1,
             we_lack: 0,
+            no_room: 0,
             coverage_permille: 800,
             fingerprint: text.to_owned(),
         }),
@@ -145,6 +150,7 @@ pub(super) fn mirror(text: &str) -> Mirror {
             they_lack: 0,
             we_lack: 0,
             unsigned: 1,
+            unknown: 0,
             objects: Giving::Given,
         }),
     }

@@ -43,6 +43,7 @@ fn well() -> Facts {
             git_v2: Reach::Got(true),
         },
         clocks: vec![Clock { host: "relay.example".into(), ahead_secs: 1 }],
+        problems: vec![],
     }
 }
 
@@ -212,4 +213,20 @@ fn a_server_without_a_name_is_asked_nothing_by_it() {
     facts.proxy.is_expected = false;
     facts.proxy.trusted.clear();
     assert_eq!(faults(&facts), []);
+}
+
+#[test]
+fn every_problem_that_the_server_lists_is_wrong_here_too_and_says_what_to_do() {
+    use crate::metrics::FullTable;
+    use crate::report::Problem;
+    let now = grasp_core::Time::from_secs(1_700_000_000);
+    let mut facts = well();
+    let full = Problem::TableFull { table: FullTable::Held, refused: 3 };
+    let disk = Problem::DiskLow { free_bytes: 1, reserve_bytes: 2 };
+    facts.problems = vec![full.report(now), disk.report(now)];
+    let found = faults(&facts);
+    let [(name, wrong, fix)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(*name, "held-full");
+    assert!(wrong.contains("events that wait for git data is full"), "{wrong}");
+    assert!(fix.contains("NGIT_RELAY_MAX_HELD_EVENTS"), "{fix}");
 }
