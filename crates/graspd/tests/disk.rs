@@ -220,14 +220,7 @@ async fn a_push_to_a_group_of_a_hundred_repositories_takes_the_room_of_one() {
     let owner = Pusher::new(1, 12).await;
     let others: Vec<Author> = (2..101).map(Author::number).collect();
     let mut client = Client::connect(&server.url()).await;
-    let named: Vec<&Author> = others.iter().collect();
-    let own = owner.repository.announcement_naming(DOMAIN, THEN, &named);
-    assert!(client.publishes(&own).await.ok);
-    for other in &others {
-        let twin = Repository::new(other.clone(), "acme");
-        let event = twin.announcement_naming(DOMAIN, THEN, &[&owner.repository.owner]);
-        assert!(client.publishes(&event).await.ok);
-    }
+    announce_group(&mut client, &owner.repository, &others).await;
     owner.signs(&mut client).await;
     let before = disk.free();
     let pushed = owner.pushes(&server).await;
@@ -262,6 +255,62 @@ async fn a_push_to_a_group_of_a_hundred_repositories_takes_the_room_of_one() {
     }
     until("the new maintainer has it", || async { packs(&git, &late) > 0 }).await;
     assert!(before - disk.free() < MIB, "{} bytes for one more", before - disk.free());
+}
+
+/// The owner names the other maintainers, and each of them announces the repository too.
+async fn announce_group(client: &mut Client, repository: &Repository, others: &[Author]) {
+    let named: Vec<&Author> = others.iter().collect();
+    let own = repository.announcement_naming(DOMAIN, THEN, &named);
+    assert!(client.publishes(&own).await.ok);
+    for other in others {
+        let twin = Repository::new(other.clone(), "acme");
+        let event = twin.announcement_naming(DOMAIN, THEN, &[&repository.owner]);
+        assert!(client.publishes(&event).await.ok);
+    }
+}
+
+/// A library that, loaded before the C library, makes every hard link fail as on a file system without them.
+fn build_library_without_hard_links(directory: &Path) -> PathBuf {
+    let (source, library) = (directory.join("no_links.c"), directory.join("no_links.so"));
+    let code = "#include <errno.h>\n\
+        int link(const char *a, const char *b) { errno = EPERM; return -1; }\n\
+        int linkat(int a, const char *b, int c, const char *d, int e) { errno = EPERM; return -1; }\n";
+    std::fs::write(&source, code).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
+    assert!(compiler.status().unwrap().success());
+    library
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_copies_without_hard_links_stop_at_the_reserve() {
+    if is_run_in_a_namespace("a_hundred_copies_without_hard_links_stop_at_the_reserve") {
+        return;
+    }
+    let (disk, reserve, tools) = (SmallDisk::mount(100), 60 * MIB, tempfile::tempdir().unwrap());
+    let library = build_library_without_hard_links(tools.path()).display().to_string();
+    let server = serve(&disk, reserve, &[("LD_PRELOAD", &library)]).await;
+    let owner = Pusher::new(1, 4).await;
+    let others: Vec<Author> = (2..101).map(Author::number).collect();
+    let mut client = Client::connect(&server.url()).await;
+    announce_group(&mut client, &owner.repository, &others).await;
+    owner.signs(&mut client).await;
+    let pushed = owner.pushes(&server).await;
+    assert!(pushed.ok, "copies that find no room delay no push: {pushed:?}");
+    let git = disk.path.join("git");
+    assert!(packs(&git, &owner.repository.owner) > 4 * MIB);
+    let log_says_why =
+        || async { server.log().iter().any(|line| line.contains("kept in reserve")) };
+    until("a copy that found no room is reported", log_says_why).await;
+    let copies = others.iter().filter(|other| packs(&git, other) > 0).count();
+    let lowest = disk.lowest();
+    println!(
+        "{copies} of 99 copies, {} KiB above the reserve",
+        (lowest as i64 - reserve as i64) / 1024
+    );
+    assert!(lowest + SLACK >= reserve, "{lowest} of {reserve}");
+    // 40 MiB hold ten packs of 4 MiB at the most, of which one is the owner's.
+    assert!((1..=9).contains(&copies), "{copies} copies");
 }
 
 /// Bytes of all packs in one owner's repository.
