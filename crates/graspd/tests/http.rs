@@ -246,6 +246,10 @@ async fn a_full_house_turns_websockets_away_politely() {
     assert_cors(&page, "a full house");
     assert!(page.body.contains("in use"), "{}", page.body);
     assert_eq!(get(&server, "/").await.status, 200, "pages are still there");
+    grasp_testkit::until("the operator is told", || async {
+        get(&server, "/api/v1/status").await.body.contains("\"connections-full\"")
+    })
+    .await;
     drop(first);
     grasp_testkit::until("a free place", || async {
         get(&server, "/metrics").await.body.contains("connections_active 1")

@@ -9,7 +9,7 @@ use common::wire::{
     FLUSH, FRAMED, SlowPush, ZERO, begins, commands, pkt, posts, report, unchunked,
 };
 use grasp_core::Oid;
-use grasp_testkit::{Git, Random, WorkTree, until};
+use grasp_testkit::{Git, Random, WorkTree, http, until};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -46,6 +46,11 @@ async fn who_finds_the_place_taken_is_told_to_come_back() {
     assert_eq!(page.status, 503, "{page:?}");
     assert!(page.header("retry-after").is_some(), "{page:?}");
     assert_eq!(page.header("access-control-allow-origin"), Some("*"));
+    let status = hosted.server.address.clone() + "/api/v1/status";
+    until("the operator is told", || async {
+        http("GET", &status, &[]).await.body.contains("\"git-slots-full\"")
+    })
+    .await;
 
     let told = report(&slow.ends().await);
     assert!(told.contains(&format!("ok {MAIN}")), "{told}");

@@ -15,7 +15,7 @@ use crate::http::unstuck::Unstuck;
 use crate::http::{api, pages};
 use crate::ingest::{held_figures, refused};
 use crate::ledger;
-use crate::metrics::{self, Gathered};
+use crate::metrics::{self, FullTable, Gathered};
 use crate::node::{Node, Ready, Visit};
 use crate::outbound::Instance;
 use crate::report;
@@ -128,7 +128,10 @@ impl Listening {
         let (visit, seat) = idle
             .make_room(address, |ip| node.visit(ip), || node.seat())
             .map_err(|why| why.to_string())?;
-        let seat = seat.ok_or("the server is full")?;
+        let Some(seat) = seat else {
+            node.metrics.full.refused(FullTable::Connections, node.clock.now());
+            return Err("the server is full".to_owned());
+        };
         Ok(ConnectionPlaces { seat: Some(seat), visit })
     }
 }
@@ -355,6 +358,7 @@ impl Caller {
             Err(why) => return busy(&why.to_string()),
         };
         let Some(chair) = node.chair() else {
+            node.metrics.full.refused(FullTable::Connections, node.clock.now());
             return busy("all connections of this relay are in use");
         };
         let upgrade = match WebSocketUpgrade::from_request_parts(&mut parts, &()).await {

@@ -22,10 +22,14 @@ pub enum FullTable {
     GraspLists,
     /// Deletions that are remembered.
     Deletions,
+    /// Git requests that run at the same time.
+    GitSlots,
+    /// Open connections.
+    Connections,
 }
 
 impl FullTable {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Held,
         Self::Aside,
         Self::FetchQueue,
@@ -33,6 +37,8 @@ impl FullTable {
         Self::Proposals,
         Self::GraspLists,
         Self::Deletions,
+        Self::GitSlots,
+        Self::Connections,
     ];
 
     /// The code of its problem; where an event is refused for it, also the code of the refusal.
@@ -45,6 +51,8 @@ impl FullTable {
             Self::Proposals => "proposals-full",
             Self::GraspLists => "grasp-lists-full",
             Self::Deletions => "burials-full",
+            Self::GitSlots => "git-slots-full",
+            Self::Connections => "connections-full",
         }
     }
 

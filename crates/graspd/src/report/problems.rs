@@ -218,6 +218,10 @@ impl ProblemKind {
             Self::TableFull(FullTable::Proposals) => "further pull requests are refused there",
             Self::TableFull(FullTable::GraspLists) => "lists of further authors are refused",
             Self::TableFull(FullTable::Deletions) => "further deletions are refused",
+            Self::TableFull(FullTable::GitSlots) => {
+                "clones and pushes that waited too long get 503 and have to be tried again"
+            }
+            Self::TableFull(FullTable::Connections) => "new connections are refused",
             Self::NoRelayConnected => "nothing new of other servers is heard",
             Self::RelayDead | Self::RelayUnreachable => {
                 "what is published only there is not heard here"
@@ -411,6 +415,13 @@ impl ProblemKind {
             Self::TableFull(FullTable::GraspLists | FullTable::Deletions) => {
                 "look in the log for addresses that send many of them"
             }
+            Self::TableFull(FullTable::GitSlots) => {
+                "raise NGIT_GIT_MAX_UPLOADS and NGIT_GIT_MAX_PUSHES if this machine has cores to spare"
+            }
+            Self::TableFull(FullTable::Connections) => {
+                "raise NGIT_MAX_CONNECTIONS and the limit of file descriptors; lower \
+                 NGIT_MAX_CONNECTIONS_PER_IP if few addresses hold most of them"
+            }
             Self::NoRelayConnected => {
                 "see `graspd relays` for the reason of each, and run `graspd doctor` for this machine"
             }
@@ -458,6 +469,8 @@ const fn table_name(table: FullTable) -> &'static str {
         FullTable::Proposals => "pull requests of a repository",
         FullTable::GraspLists => "lists of GRASP servers (kind 10317)",
         FullTable::Deletions => "deletions that are remembered",
+        FullTable::GitSlots => "git requests that run at the same time",
+        FullTable::Connections => "open connections",
     }
 }
 

@@ -22,6 +22,7 @@ use crate::http::pages;
 use crate::http::respond::{self, Answer};
 use crate::http::route::Step;
 use crate::ingest::hosted;
+use crate::metrics::FullTable;
 use crate::node::{Node, Visit};
 use crate::repos::Shown;
 use axum::body::Body;
@@ -33,7 +34,7 @@ use grasp_store::EventStore;
 use hyper::body::Incoming;
 use hyper::{HeaderMap, Request, StatusCode};
 use shares::Payer;
-use slots::Slots;
+use slots::{Busy, Slots};
 use spool::{PackSpool, SPOOL_BYTES_MAX, SpoolPlace};
 use std::sync::Arc;
 use std::time::Duration;
@@ -150,6 +151,14 @@ impl Guest {
             Service::UploadPack => upload::serve(self, protocol, &shown, body).await,
             Service::ReceivePack => push::serve(self, body).await,
         }
+    }
+
+    /// The answer to a request that got no slot. That is a problem of the server unless the address has enough.
+    fn without_slot(&self, busy: Busy) -> Answer {
+        if matches!(busy, Busy::All | Busy::Queue) {
+            self.node.metrics.full.refused(FullTable::GitSlots, self.node.clock.now());
+        }
+        respond::busy(&busy.to_string())
     }
 
     /// The page for people at the same address.

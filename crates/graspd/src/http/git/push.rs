@@ -123,7 +123,7 @@ async fn begin(
         Err(busy) => {
             // Whether or not all of it could be let in, this is the answer.
             let _ = body.drain(REFUSED).await;
-            return respond::busy(&busy.to_string());
+            return guest.without_slot(busy);
         }
     };
     let (to, mut answering) = outbound(slot.meter());

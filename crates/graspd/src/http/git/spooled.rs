@@ -24,7 +24,7 @@ const ERROR_BYTES_MAX: u64 = 4 << 10;
 pub(super) async fn serve(guest: Guest, reader: PackReader, wire_bytes: u64) -> Answer {
     let slot = match guest.node.turnstile.readers.take(guest.payer()).await {
         Ok(slot) => slot,
-        Err(busy) => return respond::busy(&busy.to_string()),
+        Err(busy) => return guest.without_slot(busy),
     };
     let (to, mut answering) = outbound(slot.meter());
     let ended = slot.ended();

@@ -58,7 +58,7 @@ pub(super) async fn serve(
     }
     let slot = match guest.node.turnstile.uploads.take(payer).await {
         Ok(slot) => slot,
-        Err(busy) => return respond::busy(&busy.to_string()),
+        Err(busy) => return guest.without_slot(busy),
     };
     let spooling = match key {
         Some(key) => spool.open(key, Arc::clone(shown), payer).await,
