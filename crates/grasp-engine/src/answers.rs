@@ -23,9 +23,11 @@ impl Relay {
                 self.negentropy_answered(around);
                 match work.question {
                     Question::Check(check) => self.handle_check(check, found, around),
+                    Question::Probe(probe) => self.handle_compared_again(&probe, &found, around),
                     _ => {
                         let differs = found.lacking + found.need.len() > 0;
                         self.compared(&work.question, differs, around.now);
+                        self.probe_lacking(&work.question, &found, around);
                         self.handle_difference(&work, found, around);
                     }
                 }
@@ -34,7 +36,7 @@ impl Relay {
                 self.negentropy_answered(around);
                 self.compare_less(work, limit, around);
             }
-            End::Flood(_) | End::Silent if work.question.names_events() => {
+            End::Flood(_) | End::Silent if work.question.verifies_by_request() => {
                 self.handle_unanswered(work.question, Doubt::Keeps, around);
             }
             End::Flood(page) => self.handle_flood(&work, &page, around),
@@ -105,7 +107,7 @@ impl Relay {
             | Refusal::InvalidFilter
             | Refusal::RetainedBytes
             | Refusal::Unknown
-                if work.question.names_events() =>
+                if work.question.verifies_by_request() =>
             {
                 self.handle_unanswered(work.question, Doubt::Refused, around);
             }
@@ -188,6 +190,7 @@ impl Relay {
             Question::Pages(asks) => asks.len(),
             Question::Compare(..) | Question::Ids(..) | Question::Owed(_) => 1,
             Question::Check(_) | Question::CheckIds(..) | Question::CheckSample(..) => 1,
+            Question::Probe(_) => 1,
         };
         self.fewer_filters(sent, around)
     }
@@ -222,7 +225,8 @@ impl Relay {
             Question::Ids(..)
             | Question::Owed(_)
             | Question::CheckIds(..)
-            | Question::CheckSample(..) => Vec::new(),
+            | Question::CheckSample(..)
+            | Question::Probe(_) => Vec::new(),
         };
         let long: Vec<u32> = groups.into_iter().filter(|group| self.is_long(*group)).collect();
         for number in &long {

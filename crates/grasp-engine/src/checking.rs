@@ -57,7 +57,7 @@ impl Relay {
     /// The next check, if it is time for one.
     pub(crate) fn next_check(&self, now: Time) -> Option<Result<(), Time>> {
         let session = self.session()?;
-        let busy = session.asked.values().any(|asked| asked.work.question.check().is_some());
+        let busy = session.asked.values().any(|asked| asked.work.question.verifies());
         if session.checks.is_empty() || busy {
             return None;
         }
@@ -324,14 +324,23 @@ impl Question {
         }
     }
 
-    /// Does it belong to a check and ask for events by their names?
-    pub(crate) fn names_events(&self) -> bool {
-        matches!(self, Self::CheckIds(..) | Self::CheckSample(..))
+    /// Does it only show how the relay stands?
+    pub(crate) fn verifies(&self) -> bool {
+        self.check().is_some() || matches!(self, Self::Probe(_))
+    }
+
+    /// Does it only show how the relay stands, by REQ? Nothing depends on its answer.
+    pub(crate) fn verifies_by_request(&self) -> bool {
+        self.verifies() && !self.compares()
     }
 
     /// Is it asked by NIP-77?
     pub(crate) fn compares(&self) -> bool {
-        matches!(self, Self::Compare(..) | Self::Check(_))
+        match self {
+            Self::Compare(..) | Self::Check(_) => true,
+            Self::Probe(probe) => probe.compares(),
+            _ => false,
+        }
     }
 }
 

@@ -69,6 +69,8 @@ impl Relay {
         self.brake.answered();
         match work.question {
             Question::Check(check) => self.check_fewer(check, around),
+            // So full a second shows nothing.
+            Question::Probe(_) => {}
             Question::Compare(part, walk) => match walk.refused(limit) {
                 Some(walk) => {
                     self.ask_again(Work { question: Question::Compare(part, walk), ..work });
@@ -136,19 +138,19 @@ impl Relay {
     pub(crate) fn stop_comparing(&mut self, batch: Option<u64>, around: &mut Around<'_>) {
         self.disbelieve(around);
         self.comparisons_become_pages(around);
-        let parts: Vec<Part> = self
-            .session()
-            .and_then(|session| session.batches.get(&batch?))
-            .map(|batch| batch.groups.clone())
-            .unwrap_or_default()
-            .into_iter()
-            .flat_map(|number| {
-                let parts = self.group(number).map_or(0, |group| group.layer.parts());
-                (0..parts).map(move |part| Part { group: number, part })
-            })
-            .collect();
+        let found = self.session().and_then(|session| session.batches.get(&batch?));
+        let parts = self.parts_of(found.map_or(&[], |batch| &batch.groups));
         let questions = self.packed(parts.into_iter().map(Ask::of).collect(), around);
         self.add_questions(batch, questions);
+    }
+
+    /// The filters that ask for the past of these groups.
+    pub(crate) fn parts_of(&self, groups: &[u32]) -> Vec<Part> {
+        let parts = |number: &u32| {
+            let (group, parts) = (*number, self.group(*number).map_or(0, |it| it.layer.parts()));
+            (0..parts).map(move |part| Part { group, part })
+        };
+        groups.iter().flat_map(parts).collect()
     }
 
     /// All comparisons that wait become pages.

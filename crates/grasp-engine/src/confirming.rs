@@ -77,6 +77,9 @@ impl Relay {
                 }
             }
         }
+        if confirmed {
+            self.probe_batch(&batch, around);
+        }
         self.end_daily(around);
         self.schedule_rotation(around);
         self.repack_if_wanted(around);

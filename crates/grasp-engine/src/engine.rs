@@ -218,6 +218,7 @@ impl Engine {
             actions: &mut self.actions,
             timers: &mut self.timers,
             next_sub: &mut self.next_sub,
+            chance: &mut self.chance,
             wall: self.wall.offset,
             now,
         };

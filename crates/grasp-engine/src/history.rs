@@ -171,13 +171,7 @@ impl Relay {
         let compare = reconcile && self.compares(around);
         let live_since = self.live_since(&groups);
         let errand = Errand { purpose, live_since, catches_up: false };
-        let parts: Vec<Part> = groups
-            .iter()
-            .flat_map(|number| {
-                let parts = self.group(*number).map_or(0, |group| group.layer.parts());
-                (0..parts).map(|part| Part { group: *number, part })
-            })
-            .collect();
+        let parts = self.parts_of(&groups);
         for number in &groups {
             if let Some(group) = self.group_mut(*number) {
                 group.stage = Stage::Pending;
@@ -342,6 +336,10 @@ impl Relay {
                 let live_since = self.live_since(&[check.group]);
                 let errand = Errand { live_since, ..Errand::BACKFILL };
                 Action::Request { relay, sub, filters: [named(ids.clone())].into(), errand }
+            }
+            Question::Probe(probe) => {
+                let Some(action) = self.probe_action(probe, sub, around) else { return };
+                action
             }
             Question::Ids(ids, TimeWindow { since, until }) => {
                 let filter = Filter { since: *since, until: *until, ..named(ids.clone()) };

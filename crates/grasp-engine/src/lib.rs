@@ -5,6 +5,7 @@
 
 mod answers;
 mod brake;
+mod chance;
 mod checking;
 mod clock;
 mod comparing;
@@ -27,6 +28,7 @@ mod no_room;
 mod pace;
 mod pages;
 mod planning;
+mod probing;
 mod question;
 mod reading;
 pub mod reception;

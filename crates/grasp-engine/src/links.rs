@@ -1,6 +1,7 @@
 //! Links come and go (S-12 to S-16): what a new one starts with, what a lost one leaves behind, and
 //! when a relay is forgotten.
 
+use crate::chance::next_random;
 use crate::engine::Engine;
 use crate::pace::Pace;
 use crate::relay::{Link, Relay, millis};
@@ -221,13 +222,8 @@ impl Engine {
         now.plus(min).plus(Duration::from_millis(self.random() % spread))
     }
 
-    /// SplitMix64.
     pub(crate) fn random(&mut self) -> u64 {
-        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.chance;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        next_random(&mut self.chance)
     }
 
     /// Relays nobody wants are hung up and forgotten (S-16); a bad reputation lasts a while longer.

@@ -4,6 +4,7 @@ use crate::checking::Check;
 use crate::groups::Part;
 use crate::neg_windows::{TimeWindow, WindowWalk};
 use crate::pages::Paging;
+use crate::probing::Probe;
 use crate::vocabulary::{Errand, Hint, Page, Tally};
 use grasp_core::{EventId, Time, Timestamp};
 
@@ -101,6 +102,8 @@ pub(crate) enum Question {
     CheckIds(Check, Vec<EventId>),
     /// Some of what it says it has.
     CheckSample(Check, Vec<EventId>),
+    /// Does it hide events from comparisons?
+    Probe(Probe),
 }
 
 /// One filter and where its next page starts.

@@ -46,6 +46,7 @@ impl Relay {
             Question::CheckSample(check, ids) => {
                 self.handle_sample(check, ids.len(), page, around);
             }
+            Question::Probe(probe) => self.handle_probed(&probe, page),
             Question::Check(_) => {}
             Question::Compare(..) => self.goes_on(work.batch, Vec::new(), around),
         }

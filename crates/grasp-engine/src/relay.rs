@@ -117,6 +117,7 @@ pub(crate) struct Around<'a> {
     pub(crate) actions: &'a mut VecDeque<Action>,
     pub(crate) timers: &'a mut Timers,
     pub(crate) next_sub: &'a mut u64,
+    pub(crate) chance: &'a mut u64,
     pub(crate) wall: WallOffset,
     pub(crate) now: Time,
 }

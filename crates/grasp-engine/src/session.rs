@@ -27,6 +27,8 @@ pub(crate) struct Session {
     /// What checks named: how much of it came, and what did not.
     pub(crate) given: usize,
     pub(crate) kept: BTreeSet<EventId>,
+    /// Probes that brought old events which no comparison had named (S-45).
+    pub(crate) unnamed: u32,
     /// When it was given another chance to compare.
     pub(crate) believed: Time,
     /// Why it is not compared with, if it is not.
@@ -95,6 +97,7 @@ impl Session {
             checks: VecDeque::new(),
             given: 0,
             kept: BTreeSet::new(),
+            unnamed: 0,
             believed: Time(0),
             doubt: None,
             limit: Limit::Unproved,
@@ -167,9 +170,7 @@ impl Session {
     pub(crate) fn put_back(&mut self, work: Work) {
         match work.question {
             Question::Compare(..) => self.comparisons.push_front(work),
-            Question::Check(_) | Question::CheckIds(..) | Question::CheckSample(..) => {
-                self.checks.push_front(work.question);
-            }
+            _ if work.question.verifies() => self.checks.push_front(work.question),
             _ => self.pages.push_front(work),
         }
     }

@@ -22,6 +22,13 @@ fn sixty_worlds_whose_clocks_are_set_by_random_amounts_end_complete() {
     lives_through(World::stepping_clocks, 1, 60);
 }
 
+#[test]
+fn s45_thirty_worlds_whose_relays_hide_events_end_complete_once_that_was_found_out() {
+    let ended = lives_through(World::hiding, 1, 30);
+    let found = |outcome: &&Outcome| outcome.seen.contains_key("found to hide events");
+    assert!(ended.iter().filter(found).count() >= 5, "hiding is found out in too few worlds");
+}
+
 /// `scripts/simulate clocks [count]`
 #[test]
 #[ignore = "takes minutes"]
@@ -69,7 +76,7 @@ fn the_same_seed_tells_the_same_story() {
 }
 
 /// On all processors; the first seed that fails is told in full.
-fn lives_through(world: fn(u64) -> World, first: u64, count: u64) {
+fn lives_through(world: fn(u64) -> World, first: u64, count: u64) -> Vec<Outcome> {
     let next = AtomicU64::new(first);
     let (ended, failed) = (Mutex::new(vec![]), Mutex::new(vec![]));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -94,12 +101,14 @@ fn lives_through(world: fn(u64) -> World, first: u64, count: u64) {
     for (seed, why) in &failed {
         println!("seed {seed}: {}", why.first().map_or("", String::as_str));
     }
-    sums_up(&ended.into_inner().unwrap());
+    let ended = ended.into_inner().unwrap();
+    sums_up(&ended);
     if let Some((seed, _)) = failed.first() {
         println!("{} of {count} worlds failed", failed.len());
         tell(world, *seed);
         panic!("seed {seed} fails only sometimes");
     }
+    ended
 }
 
 fn sums_up(ended: &[Outcome]) {

@@ -20,6 +20,7 @@ mod stories {
     mod negentropy;
     mod pace;
     mod pages;
+    mod probing;
     mod promises;
     mod reception;
     mod record;

@@ -203,7 +203,42 @@ impl World {
             let page_max = there.behaviour.limits.page_max;
             lacks.retain(|it| seconds.get(&it.event.created_at).is_some_and(|n| *n < page_max));
         }
+        // What a relay hides from comparisons is not promised until the server has found that out.
+        if self.believes_comparisons(server, relay) {
+            lacks.retain(|it| !there.behaviour.negentropy.hides(&it.event.id));
+        }
         lacks
+    }
+
+    /// Does this server compare with this relay, as far as it has written down?
+    fn believes_comparisons(&self, server: usize, relay: usize) -> bool {
+        let Some(it) = &self.nodes[server].server else { return false };
+        let record = it.durable.records.get(&self.nodes[relay].url);
+        let ignored_until = record.and_then(|record| record.negentropy.ignored_until);
+        it.settings.negentropy && ignored_until.is_none_or(|until| until <= self.wall(server))
+    }
+
+    /// Events that relays hide from comparisons and servers that believe these still lack.
+    pub(crate) fn hidden(&self) -> u64 {
+        let mut hidden = 0;
+        for server in 0..self.servers() {
+            for (relay, reach) in self.reaches(server) {
+                let Some(relay) = self.node_at(&relay).filter(|node| *node != server) else {
+                    continue;
+                };
+                let (here, there) = (&self.nodes[server], &self.nodes[relay]);
+                let Some(facts) = here.facts().filter(|_| there.is_promising()) else { continue };
+                let is_hidden = |event: &&Arc<Event>| {
+                    let verdict = judge(event, facts, self.wall(server));
+                    !here.shelf.has(&event.id)
+                        && there.behaviour.negentropy.hides(&event.id)
+                        && reach.reaches(event)
+                        && matches!(verdict, Verdict::Accept | Verdict::Hold | Verdict::Leaves)
+                };
+                hidden += there.shelf.all().filter(is_hidden).map(|_| 1).sum::<u64>();
+            }
+        }
+        hidden
     }
 
     /// The relays a server should ask, and about what.
@@ -273,7 +308,11 @@ impl Node {
 
     /// It keeps its word, but for seconds that are too full.
     fn is_promising(&self) -> bool {
-        let sane = crate::Behaviour { same_second: 0, ..self.behaviour.clone() };
+        let mut sane = crate::Behaviour { same_second: 0, ..self.behaviour.clone() };
+        // Hidden events are an exception of their own.
+        if matches!(sane.negentropy, Negentropy::Hides { .. }) {
+            sane.negentropy = Negentropy::Speaks;
+        }
         sane.keeps_its_word()
     }
 }

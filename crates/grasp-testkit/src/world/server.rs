@@ -3,7 +3,8 @@
 
 use super::clockwork::{Happening, World};
 use super::wire::Word;
-use grasp_core::{RelayUrl, Time};
+use crate::behaviour::Negentropy;
+use grasp_core::{EventId, RelayUrl, Time};
 use grasp_engine::{Action, Input, News, Record};
 
 const ACTIONS_MAX: u32 = 20_000;
@@ -148,7 +149,17 @@ impl World {
             }
             Action::Remember(relay) => self.records(server, relay, true),
             Action::Forget(relay) => self.records(server, relay, false),
+            Action::Tell(News::HidesEvents { relay, id, .. }) => self.accuses(server, &relay, &id),
             Action::Stands { .. } | Action::Doubt { .. } | Action::Tell(_) => {}
+        }
+    }
+
+    /// Only a relay that hides events is said to.
+    fn accuses(&mut self, server: usize, relay: &RelayUrl, id: &EventId) {
+        let Some(node) = self.node_at(relay) else { return };
+        let negentropy = self.nodes[node].behaviour.negentropy;
+        if !matches!(negentropy, Negentropy::Hides { .. } | Negentropy::Agrees) {
+            self.complain(format!("server {server} says that {relay} hides {id}, and it does not"));
         }
     }
 
