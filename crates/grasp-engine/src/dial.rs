@@ -32,6 +32,10 @@ impl Dialling {
         }
     }
 
+    pub(crate) fn queue(&mut self, place: DialPlace) {
+        self.ready.insert(place);
+    }
+
     pub(crate) fn unlinked(&mut self) {
         self.links = self.links.saturating_sub(1);
     }
@@ -58,7 +62,7 @@ impl Engine {
         if let Some(relay) = self.relay_mut(number) {
             relay.dial_place = Some(place);
         }
-        self.dialling.ready.insert(place);
+        self.queue_dial(place, now);
     }
 
     /// How a host is changed: each of its relays may have to wait, or need not wait any longer.
@@ -73,6 +77,7 @@ impl Engine {
         let place = self.relay_mut(number).and_then(|relay| relay.dial_place.take());
         if let Some(place) = place {
             self.dialling.ready.remove(&place);
+            self.addresses.stop_waiting(place);
         }
     }
 
@@ -100,6 +105,10 @@ impl Engine {
         let gap = self.settings.held_dial_gap;
         let mut held_links = None;
         while let Some(place) = self.dialling.ready.first().copied() {
+            if self.waits_for_address(place, now) {
+                self.dialling.ready.remove(&place);
+                continue;
+            }
             // A repository may have been served since the relay was queued.
             let held_only = self.relay(place.relay).is_some_and(Relay::is_held_only);
             if place.rank != DialRank::HeldOnly || !held_only {
@@ -137,6 +146,7 @@ impl Engine {
 
     fn start_dial(&mut self, number: u32, now: Time) {
         self.remove_from_dialling(number);
+        self.addresses.link(number);
         let Some(relay) = self.relay_mut(number) else { return };
         relay.link = Link::Dialling { patient: true };
         relay.account.attempts += 1;
@@ -167,10 +177,16 @@ impl Engine {
         let next = self.dialling.ready.first().map(|place| place.rank);
         let held_only = self.relay(number).is_some_and(Relay::is_held_only);
         let full = self.dialling.links >= self.settings.links_max;
-        // Somebody who would get the place.
+        // A relay that would get the place: any, or one at the same address (S-50).
         let others = match next {
             Some(DialRank::HeldOnly) => held_only,
             Some(_) => full,
+            None => false,
+        };
+        let at_address = match self.addresses.next_rank(number, self.settings.links_per_address_max)
+        {
+            Some(DialRank::HeldOnly) => held_only,
+            Some(_) => true,
             None => false,
         };
         let link_turn = self.settings.link_turn;
@@ -180,7 +196,7 @@ impl Engine {
         let idle = !relay.has_questions()
             || relay.brake.history_until() > now
             || now.since(session) >= link_turn.saturating_mul(3);
-        if !others || !idle || relay.bootstrap {
+        if !(others || at_address) || !idle || relay.bootstrap {
             self.timers.set(Alarm::Relay(number, Concern::LinkTurn), now.plus(LINK_TURN_RETRY));
             return;
         }

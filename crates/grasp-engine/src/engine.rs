@@ -6,6 +6,7 @@ use crate::clock::WallClock;
 use crate::dial::Dialling;
 use crate::links::REMEMBER_EVERY;
 use crate::relay::{Around, Relay};
+use crate::relay_addresses::RelayAddresses;
 use crate::relay_hosts::RelayHosts;
 use crate::timers::{Alarm, Concern, Timers};
 use crate::turns::Turns;
@@ -33,6 +34,7 @@ pub struct Engine {
     pub(crate) touched: BTreeSet<u32>,
     pub(crate) dialling: Dialling,
     pub(crate) hosts: RelayHosts,
+    pub(crate) addresses: RelayAddresses,
     pub(crate) turns: Turns,
 }
 
@@ -56,6 +58,7 @@ impl Engine {
             touched: BTreeSet::new(),
             dialling: Dialling::default(),
             hosts: RelayHosts::default(),
+            addresses: RelayAddresses::default(),
             turns,
         }
     }
@@ -81,7 +84,10 @@ impl Engine {
             Input::Root { id, repos, serial } => self.root(id, &repos, serial, now),
             Input::Recalled { relay, record } => self.recalled(&relay, &record, now),
             Input::Replayed => self.replayed(now),
-            Input::Connected { relay, peer } => self.connected(&relay, peer, now),
+            Input::Connected { relay, peer, address } => {
+                self.note_dialled_address(&relay, address);
+                self.connected(&relay, peer, now);
+            }
             Input::Lost { relay, why } => self.lost(&relay, &why, now),
             Input::Listening { relay, sub, page } => {
                 let Some(number) = self.numbers.get(&relay).copied() else { return };

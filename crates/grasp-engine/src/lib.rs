@@ -35,6 +35,7 @@ pub mod reception;
 mod record;
 mod refusal;
 mod relay;
+mod relay_addresses;
 mod relay_hosts;
 mod session;
 mod settings;

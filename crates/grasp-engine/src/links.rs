@@ -115,14 +115,20 @@ impl Engine {
         if matches!(relay.link, Link::Down) {
             return;
         }
+        if let Loss::AddressFull(address) = why {
+            self.addresses.set(number, *address);
+            self.addresses.note_full(number, now);
+        }
         self.unlink(number, now);
         let settings = self.settings.clone();
         let Some(relay) = self.relay_mut(number) else { return };
         let was_dead = relay.health.is_dead();
         match why {
             Loss::HungUp => {}
-            Loss::Crowded => {
-                relay.not_before = now.plus(settings.cleanup_every);
+            Loss::Crowded | Loss::AddressFull(_) => {
+                if *why == Loss::Crowded {
+                    relay.not_before = now.plus(settings.cleanup_every);
+                }
                 // No connection was made, so this dial says nothing about the host.
                 let place = relay.place.clone();
                 self.hosts.may_be_dialled(&place, now);
@@ -148,7 +154,7 @@ impl Engine {
             Loss::TooSlow => Some("it did not answer in time"),
             Loss::Forbidden(text) | Loss::Misbehaved(text) => Some(text.as_str()),
             Loss::Ourselves => Some("it is this very server under another name"),
-            Loss::Crowded | Loss::HungUp => None,
+            Loss::Crowded | Loss::AddressFull(_) | Loss::HungUp => None,
         };
         if let Some(text) = told {
             relay.account.failures += 1;
@@ -197,6 +203,8 @@ impl Engine {
         ] {
             self.timers.clear(Alarm::Relay(number, concern));
         }
+        self.addresses.unlink(number);
+        self.release_address(number, now);
         self.give_turn_back(number);
         self.serve_waiting(now);
     }
@@ -250,6 +258,7 @@ impl Engine {
             }
             self.timers.clear_relay(number);
             self.hosts.remove(&url.place(), number);
+            self.addresses.remove(number);
             if let Some(slot) = self.relays.get_mut(number as usize) {
                 *slot = None;
             }
@@ -257,6 +266,7 @@ impl Engine {
             self.free.push(number);
             self.actions.push_back(Action::Forget(url));
         }
+        self.release_addresses(now);
         self.dial(now);
     }
 }

@@ -70,6 +70,8 @@ pub struct Settings {
     /// A dial that is not through by then no longer keeps others from dialling.
     pub dial_patience: Duration,
     pub links_max: usize,
+    /// Links to one network address; more relays than that at one address take turns (S-50).
+    pub links_per_address_max: usize,
     /// Of the links: for relays that only held announcements name.
     pub links_for_held_percent: usize,
     pub held_dial_gap: Duration,
@@ -127,6 +129,7 @@ impl Default for Settings {
             dial_gap: Duration::from_millis(250),
             dial_patience: 2 * SECOND,
             links_max: 500,
+            links_per_address_max: 32,
             links_for_held_percent: 10,
             held_dial_gap: 10 * MINUTE,
             link_turn: 10 * MINUTE,

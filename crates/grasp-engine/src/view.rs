@@ -55,6 +55,9 @@ pub struct RelayView {
     pub comparison_failure: Option<String>,
     /// Seconds of which it has more events than it gives out.
     pub full_seconds: u64,
+    /// Other relays at its network address, with which it takes turns; 0 if all of them can be
+    /// linked at once.
+    pub shares_address_with: usize,
     /// It is linked, everything was asked for, and nothing is being compared or due to be.
     pub settled: bool,
     /// This server had no room for some of its events; they are asked for again.
@@ -76,6 +79,8 @@ pub enum Wait {
     },
     /// For a place among the links or dials.
     Place,
+    /// For its turn among the relays at its network address.
+    Address,
     Cooldown {
         until: Time,
     },
@@ -122,7 +127,15 @@ impl Engine {
     /// In wall time, for people and records.
     fn view(&self, number: u32, now: Time) -> Option<RelayView> {
         let offset = self.wall.offset;
-        Some(self.relay(number)?.view(now).with_times(|at| offset.to_wall(at)))
+        let relay = self.relay(number)?;
+        let mut view = relay.view(now);
+        view.shares_address_with =
+            self.addresses.sharing(number, self.settings.links_per_address_max);
+        let waits_there = relay.dial_place.is_some_and(|place| self.addresses.is_waiting(place));
+        if view.waits == Some(Wait::Place) && waits_there {
+            view.waits = Some(Wait::Address);
+        }
+        Some(view.with_times(|at| offset.to_wall(at)))
     }
 
     /// How long each relay was wanted and linked, up to now.
@@ -162,7 +175,8 @@ impl RelayView {
             batch.since = translate(batch.since);
         }
         match &mut self.waits {
-            None | Some(Wait::Ourselves | Wait::Place | Wait::NotFollowed { .. }) => {}
+            None
+            | Some(Wait::Ourselves | Wait::Place | Wait::Address | Wait::NotFollowed { .. }) => {}
             Some(
                 Wait::Retry { until }
                 | Wait::Cooldown { until }
@@ -212,6 +226,7 @@ impl Relay {
             last_failure: self.last_failure,
             comparison_failure: self.fallback.clone(),
             full_seconds: self.full_seconds,
+            shares_address_with: 0,
             settled: self.is_settled(now),
             no_room: self.groups.iter().any(|group| group.crowded_until.is_some()),
             waits: self.waits(now),
@@ -301,11 +316,16 @@ impl fmt::Display for RelayView {
             self.live_subscriptions,
             self.open_questions
         )?;
+        if self.shares_address_with > 0 {
+            let others = self.shares_address_with;
+            write!(f, "; takes turns with {others} other relays at its network address")?;
+        }
         match &self.waits {
             None => Ok(()),
             Some(Wait::Ourselves) => write!(f, "; this very server under another name"),
             Some(Wait::NotFollowed { why }) => write!(f, "; not followed: {why}"),
             Some(Wait::Place) => write!(f, "; waits for a free place"),
+            Some(Wait::Address) => write!(f, "; waits for its turn"),
             Some(Wait::Retry { until }) => write!(f, "; tried again at {}", until.timestamp()),
             Some(Wait::Cooldown { until }) => {
                 write!(f, "; asked us to slow down, left alone until {}", until.timestamp())

@@ -1,6 +1,7 @@
 //! The two closed lists: all that can happen to the engine, and all it may do to others.
 
 use grasp_core::{EventId, Filter, RelayUrl, RepoId, Time, Timestamp, WallOffset};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +47,8 @@ pub enum Input {
     Connected {
         relay: RelayUrl,
         peer: Peer,
+        /// Where the link leads, as links per address are counted.
+        address: Option<IpAddr>,
     },
     /// The link is gone, or never came to be. Every subscription on it is gone too.
     Lost {
@@ -115,8 +118,10 @@ pub enum Loss {
     Ourselves,
     /// It sent forgeries, or events nobody asked for, beyond all patience.
     Misbehaved(String),
-    /// No place for one more link to the same address; nobody's fault.
+    /// It could not be tried now, for want of a place here; nobody's fault.
     Crowded,
+    /// Its network address has all the links it may have.
+    AddressFull(IpAddr),
     /// We hung up, as the engine asked.
     HungUp,
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod stories {
+    mod addresses;
     mod budgets;
     mod clock;
     mod complete;

@@ -104,6 +104,9 @@ impl SyncProgress {
                     it.under_way.push(note(format!("{left} questions are left, or a comparison")));
                 }
                 Some(Wait::Place) => it.under_way.push(note("waits for a free link".into())),
+                Some(Wait::Address) => {
+                    it.under_way.push(note("waits for its turn at its network address".into()));
+                }
                 Some(Wait::Retry { until }) => {
                     it.failed.push(later("cannot be reached; tried again at", until));
                 }

@@ -99,7 +99,7 @@ fn the_numbers_of_sync_default_to_what_was_decided() {
     // Their values are fixed by the engine's own tests.
     assert_eq!(sync.engine, grasp_engine::Settings::default());
     assert_eq!(sync.patience, grasp_engine::Patience::default());
-    assert_eq!(sync.links_per_address_max, 32);
+    assert_eq!(sync.engine.links_per_address_max, 32);
     assert_eq!((sync.probe_timeout, sync.probe_bytes_max), (Duration::from_secs(3), 256 << 10));
     assert_eq!(sync.rejected_hot, Duration::from_secs(120));
     assert_eq!(sync.rejected_cold, Duration::from_secs(7 * 86_400));

@@ -270,7 +270,7 @@ fn a_host_that_answers_under_one_address_is_dialled_under_the_others() {
     net.elapse(5 * SECOND);
     let (_, first) = net.dials().last().cloned().unwrap();
     let before = net.dials().len();
-    net.input(Input::Connected { relay: first, peer: Peer::default() });
+    net.input(Input::Connected { relay: first, peer: Peer::default(), address: None });
     net.elapse(SECOND);
     assert_eq!(net.dials().len(), before + 1, "the other one need not wait");
 }

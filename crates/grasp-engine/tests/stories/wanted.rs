@@ -319,7 +319,7 @@ fn s4_one_new_root_among_many_costs_one_question() {
         engine.handle(Input::Root { id: event_id(n), repos, serial: n + 2 }, START);
     }
     engine.handle(Input::Replayed, START);
-    engine.handle(Input::Connected { relay: one, peer: allowing(500) }, START);
+    engine.handle(Input::Connected { relay: one, peer: allowing(500), address: None }, START);
     while engine.poll_action().is_some() {}
 
     let repos = vec![repo("acme")];

@@ -9,6 +9,7 @@ use grasp_engine::{
     Record, Settings, Sub, Tally,
 };
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -190,6 +191,11 @@ impl Bench {
 
     /// Waits until the relay is dialled, and lets it answer.
     pub fn connect_with(&mut self, name: &str, peer: Peer) {
+        self.connect_at(name, peer, None);
+    }
+
+    /// Likewise, at this network address.
+    pub fn connect_at(&mut self, name: &str, peer: Peer, address: Option<IpAddr>) {
         let give_up = self.now.plus(Duration::from_secs(60));
         while !self.is_dialled(name) {
             assert!(self.now < give_up, "{name} is not dialled within a minute");
@@ -199,7 +205,7 @@ impl Bench {
         let desk = self.desks.entry(relay.clone()).or_default();
         desk.dialling = false;
         desk.connected = true;
-        self.input(Input::Connected { relay, peer });
+        self.input(Input::Connected { relay, peer, address });
     }
 
     /// The link ends, or the dial fails.

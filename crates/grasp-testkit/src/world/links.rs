@@ -76,7 +76,7 @@ impl World {
         let is_told = !self.random.one_in(4);
         let peer = if is_told { self.nodes[relay].peer() } else { Peer::default() };
         self.nodes[relay].sessions.insert(id, Session { is_told, ..Session::default() });
-        self.tell(server, Input::Connected { relay: url, peer });
+        self.tell(server, Input::Connected { relay: url, peer, address: None });
     }
 
     /// The server learns that a link is over, or never came to be.

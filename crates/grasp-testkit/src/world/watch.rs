@@ -58,7 +58,7 @@ impl Watch {
 
     pub fn hears(&mut self, input: &Input, now: Time) {
         match input {
-            Input::Connected { relay, peer } => {
+            Input::Connected { relay, peer, .. } => {
                 self.refills(relay, now);
                 let it = self.relay(relay, now);
                 it.dialling = None;

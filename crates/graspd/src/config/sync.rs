@@ -17,7 +17,6 @@ pub struct SyncConfig {
     pub allow_non_global: bool,
     pub engine: Settings,
     pub patience: Patience,
-    pub links_per_address_max: usize,
     pub probe_timeout: Duration,
     pub probe_bytes_max: usize,
     /// How long refused events are kept whole, and how long their ids are remembered.
@@ -35,7 +34,6 @@ impl SyncConfig {
             allow_non_global: from.flag(&NGIT_SYNC_ALLOW_NON_GLOBAL_TARGETS),
             engine: engine(from),
             patience: patience(from),
-            links_per_address_max: from.count(&NGIT_SYNC_LINKS_PER_ADDRESS_MAX),
             probe_timeout: from.duration(&NGIT_SYNC_PROBE_TIMEOUT_MS),
             probe_bytes_max: from.count(&NGIT_SYNC_PROBE_BYTES_MAX),
             rejected_hot: from.duration(&NGIT_REJECTED_HOT_CACHE_DURATION_SECS),
@@ -112,6 +110,7 @@ fn engine(from: &mut Reader<'_>) -> Settings {
         dial_gap: from.duration(&NGIT_SYNC_DIAL_GAP_MS),
         dial_patience: from.duration(&NGIT_SYNC_DIAL_PATIENCE_MS),
         links_max: from.count(&NGIT_SYNC_LINKS_MAX),
+        links_per_address_max: from.count(&NGIT_SYNC_LINKS_PER_ADDRESS_MAX),
         links_for_held_percent: from.count(&NGIT_SYNC_HELD_LINKS_PERCENT),
         held_dial_gap: from.duration(&NGIT_SYNC_HELD_DIAL_GAP_SECS),
         link_turn: from.duration(&NGIT_SYNC_LINK_TURN_SECS),

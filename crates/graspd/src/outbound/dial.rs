@@ -1,6 +1,7 @@
 //! A WebSocket to a relay that somebody named: vetted, resolved once, connected to the vetted
 //! address, and asked what it is at the same time. Nothing here retries or remembers.
-//! Invariant: errors name the host and the kind of failure, never an address it resolved to.
+//! Invariant: the words of an error name the host and the kind of failure, never an address it
+//! resolved to.
 
 use crate::outbound::guard::{Forbidden, Rule, Target, vet};
 use crate::outbound::nonce::Instance;
@@ -13,7 +14,7 @@ use grasp_core::{RelayUrl, Time};
 use grasp_engine::Peer;
 use hyper::header::{HeaderValue, USER_AGENT as USER_AGENT_HEADER};
 use rustls::RootCertStore;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -55,7 +56,7 @@ pub enum DialError {
     #[error("this is our own server")]
     Ourselves,
     #[error("its address already has all the links it may have")]
-    Crowded,
+    Crowded { address: IpAddr },
     #[error("its address had all the connections it may have for now")]
     Busy { until: Time },
     #[error("{0}")]

@@ -176,7 +176,9 @@ impl Caller {
         match error {
             DialError::Forbidden(why) => CallError::Forbidden(why),
             DialError::Ourselves => CallError::Ourselves,
-            DialError::Crowded => CallError::Crowded { until: self.clock.now().plus(PLACE_WAIT) },
+            DialError::Crowded { .. } => {
+                CallError::Crowded { until: self.clock.now().plus(PLACE_WAIT) }
+            }
             DialError::Busy { until } => CallError::Crowded { until },
             DialError::Failed(why) => CallError::Failed(why),
         }

@@ -1,6 +1,7 @@
 //! One connection to a vetted address, plain or through TLS. It knows no names but the one its
 //! certificate must have, and keeps its place until it is dropped.
 
+use crate::outbound::address::counted_as;
 use crate::outbound::dial::DialError;
 use crate::outbound::guard::Target;
 use crate::outbound::places::{Place, Places};
@@ -62,7 +63,8 @@ pub(super) async fn reach(
     time_max: Duration,
 ) -> Result<Reached, DialError> {
     let deadline = Instant::now() + time_max;
-    let mut failure = DialError::Crowded;
+    let Some(first) = addresses.first() else { return Err(failed(target, "no address")) };
+    let mut failure = DialError::Crowded { address: counted_as(first.ip()) };
     for (at, address) in addresses.iter().enumerate() {
         let Some(place) = room.places.take(address.ip()) else { continue };
         if let Some((starts, kind)) = room.starts
@@ -88,7 +90,7 @@ impl DialError {
     fn or_busy(self, until: Time) -> Self {
         match self {
             Self::Busy { until: first } => Self::Busy { until: first.min(until) },
-            Self::Crowded => Self::Busy { until },
+            Self::Crowded { .. } => Self::Busy { until },
             tried => tried,
         }
     }

@@ -115,6 +115,7 @@ mod tests {
             last_failure: None,
             comparison_failure: None,
             full_seconds: 0,
+            shares_address_with: 0,
             settled: true,
             no_room: false,
             waits: None,

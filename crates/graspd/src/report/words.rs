@@ -39,11 +39,16 @@ pub(super) fn relay(view: &RelayView, identity: &Identity, now: Time) -> String 
         let count = view.full_seconds;
         sentence += &format!("; {count} seconds have more events than it gives out");
     }
+    if view.shares_address_with > 0 {
+        let others = view.shares_address_with;
+        sentence += &format!("; takes turns with {others} other relays at its network address");
+    }
     sentence += &match &view.waits {
         None => String::new(),
         Some(Wait::Ourselves) => "; this very server under another name".to_owned(),
         Some(Wait::NotFollowed { why }) => format!("; not followed: {why}"),
         Some(Wait::Place) => "; waits for a free place".to_owned(),
+        Some(Wait::Address) => "; waits for its turn".to_owned(),
         Some(Wait::Retry { until }) => format!("; tried again at {}", clock(*until, now)),
         Some(Wait::Cooldown { until }) => {
             format!("; asked us to slow down, left alone until {}", clock(*until, now))

@@ -65,7 +65,7 @@ impl Hands {
     pub(super) fn notice(&mut self, input: &Input, now: Time) {
         let metrics = &self.ground.node.metrics.sync;
         match input {
-            Input::Connected { relay, peer } => {
+            Input::Connected { relay, peer, .. } => {
                 self.tell_the_hunt(relay, peer);
                 metrics.attempt(relay, true);
                 metrics.connected(relay, true);

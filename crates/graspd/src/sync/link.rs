@@ -14,6 +14,7 @@ use super::drive::Word;
 use super::offer::Verdict;
 use super::standing::{Found, TurnedAway};
 use super::wire::Outgoing;
+use crate::outbound::address::counted_as;
 use crate::outbound::{DialError, Dialled, Stream};
 use futures_util::StreamExt;
 use futures_util::stream::SplitStream;
@@ -58,7 +59,8 @@ pub(super) async fn run(
         Ok(dialled) => talk(&line, dialled, orders, &hangup).await,
         Err(DialError::Forbidden(why)) => Loss::Forbidden(why),
         Err(DialError::Ourselves) => Loss::Ourselves,
-        Err(DialError::Crowded | DialError::Busy { .. }) => Loss::Crowded,
+        Err(DialError::Crowded { address }) => Loss::AddressFull(address),
+        Err(DialError::Busy { .. }) => Loss::Crowded,
         Err(DialError::Failed(why)) => Loss::Failed(why),
     };
     if !hangup.is_cancelled() {
@@ -72,12 +74,14 @@ async fn talk(
     mut orders: mpsc::UnboundedReceiver<Order>,
     hangup: &CancellationToken,
 ) -> Loss {
-    let Dialled { socket, peer, .. } = dialled;
+    let Dialled { socket, peer, address } = dialled;
+    let address = Some(counted_as(address.ip()));
     let (sink, mut stream) = socket.split();
     let broken = CancellationToken::new();
     let (verdicts, mut judged) = mpsc::unbounded_channel();
     let (compared, mut steps) = mpsc::unbounded_channel();
-    line.say(Input::Connected { relay: line.relay.clone(), peer: peer.clone() }).await;
+    let (relay, told) = (line.relay.clone(), peer.clone());
+    line.say(Input::Connected { relay, peer: told, address }).await;
     let now = line.now();
     let mut link = Link {
         line,

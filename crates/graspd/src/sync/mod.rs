@@ -47,7 +47,7 @@ pub async fn start(config: &Config, node: &Arc<Node>, key: RelayKey) -> anyhow::
     let limits = DialLimits {
         probe: sync.probe_timeout,
         probe_bytes_max: sync.probe_bytes_max,
-        links_per_address_max: sync.links_per_address_max,
+        links_per_address_max: sync.engine.links_per_address_max,
         ..DialLimits::default()
     };
     let ground = Arc::new(Ground {
