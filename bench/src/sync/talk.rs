@@ -63,7 +63,7 @@ impl Talk {
 
 fn answer(action: Action) -> Option<Input> {
     match action {
-        Action::Connect(relay) => Some(Input::Connected { relay, peer: peer() }),
+        Action::Connect(relay) => Some(Input::Connected { relay, peer: peer(), address: None }),
         Action::Listen { relay, sub, filters } => {
             Some(Input::Listening { relay, sub, page: page(filters.len()) })
         }
