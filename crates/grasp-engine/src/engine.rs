@@ -99,6 +99,7 @@ impl Engine {
                 let Some(number) = self.numbers.get(&relay).copied() else { return };
                 self.with(number, now, |relay, around| relay.handle_no_room(sub, id, around));
             }
+            Input::Judged { relay, judged } => self.judged(&relay, &judged, now),
             Input::WallClock(offset) => self.set_wall_clock(offset, now),
             Input::Notice { relay, text } => self.notice(&relay, &text, now),
             Input::Authenticated { relay, ok } => self.authenticated(&relay, ok, now),
@@ -167,6 +168,7 @@ impl Engine {
                 self.with(number, now, |relay, around| relay.ask_for_crowded(around));
                 self.pump(number, now);
             }
+            Concern::Budget => self.renew_budget(number, now),
             Concern::Verify => self.verify(number, now),
             Concern::LinkTurn => self.link_turn(number, now),
             Concern::HistoryTurn => self.turn_over(number, now),

@@ -15,6 +15,8 @@ pub(crate) enum Layer {
     Announcements,
     /// Layer 1: every state the relay has.
     States,
+    /// Announcements and states of our names, on a relay that is not asked for all of them (S-47).
+    Named,
     /// Repositories that wait for git data: announcements and states of their names.
     Waiting,
     /// Layer 2: what refers to our repositories.
@@ -27,7 +29,7 @@ impl Layer {
     /// How many filters ask for a group's past.
     pub(crate) fn parts(self) -> u8 {
         match self {
-            Self::Announcements | Self::States | Self::Waiting => 1,
+            Self::Announcements | Self::States | Self::Named | Self::Waiting => 1,
             Self::Repos => 4,
             Self::Roots => 3,
         }
@@ -36,7 +38,7 @@ impl Layer {
     /// How many of them, from the last, are also heard live. The rest is in layer 1.
     pub(crate) fn live_parts(self) -> u8 {
         match self {
-            Self::Announcements | Self::States => 1,
+            Self::Announcements | Self::States | Self::Named => 1,
             Self::Waiting => 0,
             Self::Repos | Self::Roots => 3,
         }
@@ -210,7 +212,7 @@ impl Group {
                 filter.kinds = Some([Kind::STATE].into());
                 b'd'
             }
-            (Layer::Repos, 0) => {
+            (Layer::Named, _) | (Layer::Repos, 0) => {
                 filter.kinds = Some([Kind::ANNOUNCEMENT, Kind::STATE].into());
                 b'd'
             }
@@ -278,6 +280,7 @@ fn member_bytes(layer: Layer, number: u32, wanted: &Wanted) -> usize {
 /// What has been put into groups, so that nothing is asked for twice.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
+    named: HashSet<u32>,
     waiting: HashSet<u32>,
     repos: HashSet<u32>,
     roots: HashSet<u32>,
@@ -286,6 +289,7 @@ pub(crate) struct Members {
 impl Members {
     pub(crate) fn insert(&mut self, layer: Layer, number: u32) -> bool {
         match layer {
+            Layer::Named => self.named.insert(number),
             Layer::Waiting => self.waiting.insert(number),
             Layer::Repos => self.repos.insert(number),
             Layer::Roots => self.roots.insert(number),
@@ -295,6 +299,7 @@ impl Members {
 
     pub(crate) fn remove(&mut self, layer: Layer, number: u32) {
         match layer {
+            Layer::Named => self.named.remove(&number),
             Layer::Waiting => self.waiting.remove(&number),
             Layer::Repos => self.repos.remove(&number),
             Layer::Roots => self.roots.remove(&number),
@@ -326,6 +331,9 @@ impl Item {
     pub(crate) fn is_wanted_on(self, relay: u32, wanted: &Wanted) -> bool {
         match self.layer {
             Layer::Announcements | Layer::States => true,
+            Layer::Named => [Level::StateOnly, Level::Full]
+                .into_iter()
+                .any(|level| wanted.wants_repo_on(self.number, relay, level)),
             Layer::Waiting => wanted.wants_repo_on(self.number, relay, Level::StateOnly),
             Layer::Repos => wanted.wants_repo_on(self.number, relay, Level::Full),
             Layer::Roots => wanted.wants_root_on(self.number, relay),
@@ -362,7 +370,7 @@ fn value_bytes(layer: Layer, number: u32, wanted: &Wanted) -> usize {
 /// Cuts items into groups, layer by layer, in the order given; long values by themselves.
 pub(crate) fn grouped(items: &[Item], wanted: &Wanted, size: Size, relay: u32) -> Vec<Group> {
     let mut groups = Vec::new();
-    for layer in [Layer::Waiting, Layer::Repos, Layer::Roots] {
+    for layer in [Layer::Named, Layer::Waiting, Layer::Repos, Layer::Roots] {
         for long in [false, true] {
             let bytes = |item: &&Item| value_bytes(layer, item.number, wanted) > VALUE_BYTES_MAX;
             let of_layer = items.iter().filter(|item| item.layer == layer);

@@ -35,6 +35,7 @@ impl Engine {
         relay.last_failure = record.last_failure.filter(|at| *at <= now);
         relay.learned = record.learned;
         relay.negentropy = record.negentropy.clamped(now);
+        relay.budget = record.budget.clamped(now);
         relay.owed = record.owed.iter().map(|id| (*id, 1)).collect();
         relay.account = record.account;
         relay.verified = record.verified.unwrap_or_default().min(now);
@@ -95,6 +96,7 @@ impl Engine {
             around.timers.set(relay.alarm(Concern::LinkTurn), now.plus(settings.link_turn));
             around.timers.set(relay.alarm(Concern::Remember), now.plus(REMEMBER_EVERY));
             around.timers.clear(relay.alarm(Concern::DialPatience));
+            relay.renew_first_layer(around);
             relay.verify_soon(around);
             around.act(Action::Tell(News::Connected { relay: relay.url.clone() }));
             relay.hear_all(around);
@@ -198,6 +200,7 @@ impl Engine {
             Concern::Rotate,
             Concern::Missing,
             Concern::Room,
+            Concern::Budget,
             Concern::LinkTurn,
             Concern::Remember,
         ] {

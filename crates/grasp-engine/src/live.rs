@@ -24,7 +24,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    fn is_first_layer(&self) -> bool {
+    pub(crate) fn is_first_layer(&self) -> bool {
         self.parts.iter().all(|heard| heard.part.group < 2)
     }
 }
@@ -392,7 +392,7 @@ impl Relay {
         if self.session().is_none() || around.timers.is_set(alarm) {
             return;
         }
-        let deaf = self.groups.iter().filter(|group| !group.is_listening());
+        let deaf = self.groups.iter().filter(|group| !group.is_listening() && !group.shelved);
         let deaf = deaf.count();
         if deaf == 0 && self.uncovered().next().is_none() {
             return;

@@ -111,7 +111,7 @@ fn key(layer: Layer, part: u8) -> u8 {
     let layer = match layer {
         Layer::Announcements => 0,
         Layer::States => 1,
-        Layer::Waiting => 2,
+        Layer::Waiting | Layer::Named => 2,
         Layer::Repos => 3,
         Layer::Roots => 4,
     };

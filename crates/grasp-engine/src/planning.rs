@@ -151,6 +151,7 @@ impl Engine {
         let Some(relay) = self.relays.get_mut(number as usize).and_then(Option::as_mut) else {
             return;
         };
+        relay.members.remove(Layer::Named, repo);
         relay.members.remove(Layer::Waiting, repo);
         relay.members.remove(Layer::Repos, repo);
         for root in roots {

@@ -27,6 +27,7 @@ pub struct Record {
     pub learned: Learned,
     pub negentropy: crate::NegMemory,
     pub account: Account,
+    pub budget: crate::RefusedBudget,
 }
 
 impl Record {
@@ -44,6 +45,7 @@ impl Record {
             daily.ended = translate(daily.ended);
         }
         self.negentropy = self.negentropy.with_times(&translate);
+        self.budget = self.budget.with_times(&translate);
         self.account.known_since = translate(self.account.known_since);
         self
     }

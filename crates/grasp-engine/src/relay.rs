@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::timers::{Alarm, Concern, Timers};
 use crate::vocabulary::{Action, Purpose, Sub};
 use crate::wanted::Wanted;
-use crate::{Health, Settings};
+use crate::{Health, RefusedBudget, Settings};
 use grasp_core::{EventId, RelayUrl, Time, WallOffset};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -38,6 +38,7 @@ pub(crate) struct Relay {
     /// What is known of its NIP-77.
     pub(crate) negentropy: NegMemory,
     pub(crate) brake: Brake,
+    pub(crate) budget: RefusedBudget,
     /// Outlives a link, so that a flapping relay gets no new burst.
     pub(crate) pace: Option<Pace>,
     pub(crate) groups: Vec<Group>,
@@ -151,6 +152,7 @@ impl Relay {
             learned: Learned::default(),
             negentropy: NegMemory::default(),
             brake: Brake::default(),
+            budget: RefusedBudget::default(),
             pace: None,
             groups: Vec::new(),
             members: Members::default(),
@@ -323,6 +325,7 @@ impl Relay {
     /// New groups of what was staged; nothing if a rebuild will find it anyway.
     pub(crate) fn group_staged(&mut self, wanted: &Wanted, settings: &Settings) -> Vec<u32> {
         let staged = std::mem::take(&mut self.staged);
+        let staged = self.with_names(staged);
         if self.groups.is_empty() {
             return Vec::new();
         }
@@ -348,7 +351,8 @@ impl Relay {
             return self.last_alive;
         }
         let layer_one = self.groups.iter().filter(|group| group.layer <= Layer::States);
-        if layer_one.clone().count() < 2 || layer_one.clone().any(|it| it.stage != Stage::Confirmed)
+        if layer_one.clone().count() < 2
+            || layer_one.clone().any(|it| it.stage != Stage::Confirmed && !it.shelved)
         {
             return None;
         }
@@ -396,6 +400,7 @@ impl Relay {
             learned: self.learned,
             negentropy: self.negentropy.clone(),
             account: self.account_at(now),
+            budget: self.budget,
         }
     }
 
@@ -472,6 +477,7 @@ impl Relay {
             group.behind = Behind::default();
         }
         self.requeue_missing();
+        self.shelve_first_layer();
         if let Some(session) = self.session_mut() {
             session.pages.clear();
             session.comparisons.clear();

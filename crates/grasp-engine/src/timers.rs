@@ -34,6 +34,8 @@ pub(crate) enum Concern {
     Missing,
     /// Groups for whose events there was no room are asked for again.
     Room,
+    /// The day of its budget for refused events ends.
+    Budget,
     /// What is known of how it stands is due.
     Verify,
     /// Others wait for this link's place.
@@ -57,6 +59,7 @@ impl Alarm {
             Self::Relay(_, Concern::Ask) => "a relay may be asked again",
             Self::Relay(_, Concern::Rotate) => "what is not heard live is asked for",
             Self::Relay(_, Concern::Missing) => "missing events are asked for again",
+            Self::Relay(_, Concern::Budget) => "the budget for refused events is given anew",
             Self::Relay(_, Concern::Room) => "events without room are asked for again",
             Self::Relay(_, Concern::Verify) => "how a relay stands is due",
             Self::Relay(_, Concern::LinkTurn) => "others wait for this link's place",

@@ -16,6 +16,8 @@ pub enum RelayTrouble {
     Unreachable { since: Time, failures: u32, next_try: Time },
     /// It is not dialled: its address is forbidden, or it broke the protocol.
     Banned { until: Time },
+    /// It sent more events that we refuse than it may in a day.
+    RefusedEvents { bytes: u64, until: Time },
     /// It is connected and refuses our requests.
     Paused { until: Time },
 }
@@ -45,6 +47,9 @@ impl RelayTrouble {
                 Self::Unreachable { since, failures, next_try }
             }
             Self::Banned { until } => Self::Banned { until: translate(until) },
+            Self::RefusedEvents { bytes, until } => {
+                Self::RefusedEvents { bytes, until: translate(until) }
+            }
             Self::Paused { until } => Self::Paused { until: translate(until) },
         }
     }
@@ -54,6 +59,10 @@ impl Relay {
     fn trouble(&self, now: Time) -> Option<RelayTrouble> {
         if self.ourselves || (self.served == 0 && !self.bootstrap) {
             return None;
+        }
+        if self.budget.is_spent(now) {
+            let (bytes, until) = (self.budget.refused_bytes, self.budget.day_ends());
+            return Some(RelayTrouble::RefusedEvents { bytes, until });
         }
         if matches!(self.link, Link::Up(_)) {
             let until = self.brake.paused_until;

@@ -7,7 +7,7 @@ use crate::question::{Batch, Method};
 use crate::relay::{Link, Relay};
 use crate::relay_hosts::{NotFollowed, RELAYS_PER_HOST_MAX};
 use crate::session::{Negentropy, Session};
-use crate::{Account, DailyResult, Health};
+use crate::{Account, DailyResult, Health, RefusedBudget};
 use grasp_core::{RelayUrl, Time};
 use serde::Serialize;
 use std::fmt;
@@ -30,6 +30,8 @@ pub struct RelayView {
     pub bootstrap: bool,
     pub health: Health,
     pub account: Account,
+    /// What of its events was accepted and refused (S-47).
+    pub budget: RefusedBudget,
     pub repositories: usize,
     pub roots: usize,
     /// Groups of up to a hundred values, by stage.
@@ -165,6 +167,7 @@ impl RelayView {
     fn with_times(mut self, translate: impl Fn(Time) -> Time) -> Self {
         self.health = self.health.with_times(&translate);
         self.account.known_since = translate(self.account.known_since);
+        self.budget = self.budget.with_times(&translate);
         self.last_alive = self.last_alive.map(&translate);
         self.daily_at = self.daily_at.map(&translate);
         self.last_failure = self.last_failure.map(&translate);
@@ -205,6 +208,7 @@ impl Relay {
             bootstrap: self.bootstrap,
             health: self.health,
             account: self.account_at(now),
+            budget: self.budget,
             repositories: self.repos.len(),
             roots: in_layer(Layer::Roots).map(|group| group.members.len()).sum(),
             missing: stage(Stage::Missing),
@@ -213,7 +217,10 @@ impl Relay {
             live_subscriptions: session.map_or(0, |session| session.live.len()),
             open_questions: session.map_or(0, |session| session.asked.len()),
             in_rotation: match session {
-                Some(_) => self.groups.iter().filter(|group| !group.is_listening()).count(),
+                Some(_) => {
+                    let deaf = |group: &&Group| !group.is_listening() && !group.shelved;
+                    self.groups.iter().filter(deaf).count()
+                }
                 None => 0,
             },
             repositories_in_rotation: self.repos_in_rotation().count(),

@@ -73,6 +73,11 @@ pub enum Input {
         sub: Sub,
         id: EventId,
     },
+    /// Events of this relay were judged since the last such input.
+    Judged {
+        relay: RelayUrl,
+        judged: JudgedEvents,
+    },
     /// How far the wall clock is ahead now. Told whenever it changed.
     WallClock(WallOffset),
     Notice {
@@ -89,6 +94,16 @@ pub enum Input {
         relay: Option<RelayUrl>,
         repo: Option<RepoId>,
     },
+}
+
+/// What came of events that one relay sent (S-47).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct JudgedEvents {
+    /// New here, and stored or held.
+    pub accepted: u64,
+    pub known: u64,
+    pub refused: u64,
+    pub refused_bytes: u64,
 }
 
 /// What a relay says about itself (NIP-11); all of it may be missing.
@@ -346,6 +361,13 @@ pub enum News {
         id: EventId,
         until: Time,
     },
+    /// Too many of its events are refused: it is asked by the names of our repositories. `spent`: its
+    /// budget for the day is used up; else almost all of its events are refused.
+    AskedByName {
+        relay: RelayUrl,
+        budget: crate::RefusedBudget,
+        spent: bool,
+    },
     Cooling {
         relay: RelayUrl,
         until: Time,
@@ -445,6 +467,7 @@ impl News {
             | Self::SecondTooFull { relay, .. }
             | Self::NoNegentropy { relay }
             | Self::HidesEvents { relay, .. }
+            | Self::AskedByName { relay, .. }
             | Self::Cooling { relay, .. }
             | Self::Paused { relay, .. }
             | Self::Rotating { relay, .. }

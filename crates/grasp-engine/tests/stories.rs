@@ -26,6 +26,7 @@ mod stories {
     mod reception;
     mod record;
     mod refusals;
+    mod refused;
     mod repack;
     mod reports;
     mod traps;

@@ -130,6 +130,10 @@ log_table! {
         { relay: RelayUrl, secs: u64 } limit 1 in 600 by relay;
     RelayPaused: WARN "graspd::sync" "the relay does not want our questions"
         { relay: RelayUrl, why: String, secs: u64 } limit 1 in 600 by relay;
+    AskedByName: WARN "graspd::sync"
+        "too many events are refused; the relay is asked by the names of our repositories"
+        { relay: RelayUrl, received: u64, refused: u64, refused_bytes: u64 }
+        limit 1 in 3600 by relay;
     RelayRotating: WARN "graspd::sync" "part of the relay is asked for in turn instead of live"
         { relay: RelayUrl, groups: usize } limit 1 in 3600 by relay;
     RelayNotFollowed: DEBUG "graspd::sync" "not followed: as many relays are followed as may be"

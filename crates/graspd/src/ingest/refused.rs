@@ -1,6 +1,8 @@
 //! Ids of events that other relays offered and that were refused once they had been verified, so
 //! that they are not fetched again (S-18, S-29). Only what cannot change, or changes only with an
-//! announcement that can be waited for. Bounded, and of no use under other rules.
+//! announcement that can be waited for. Bounded, and of no use under other rules. When there is no
+//! room, the relay with the most ids loses its oldest one, so that no relay can push out what is
+//! remembered of others (S-47).
 
 use super::admit::{Candidate, Clerk};
 use super::gather::family;
@@ -14,11 +16,12 @@ use grasp_core::{
 };
 use grasp_store::{Result, Shelf, Snapshot, SourceKind, StoreError, Transaction};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Remembered ids; beyond that the oldest go.
+/// Remembered ids; beyond that the oldest one of the largest share goes.
 const IDS_MAX: u64 = 100_000;
 /// People around an announcement whose refused events are forgotten; the nearest come first.
 const KEYS_MAX: usize = 2_000;
@@ -31,8 +34,50 @@ const BY_ID: u8 = b'i';
 const BY_AGE: u8 = b'a';
 const BY_KIND: u8 = b'k';
 const BY_REPO: u8 = b'r';
+const BY_RELAY: u8 = b's';
+const RELAYS_BY_SIZE: u8 = b'z';
+const RELAY_SIZES: u8 = b'c';
 const COUNTS: u8 = b'n';
 const RULES: u8 = b'p';
+
+/// The layout of these notes; ids that were remembered in another one are forgotten.
+const LAYOUT: &[u8] = b"shares";
+
+/// Whose ids these are: the start of a hash of the relay's address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RefusedShare([u8; 16]);
+
+impl RefusedShare {
+    pub(super) fn of(relay: Option<&str>) -> Self {
+        let hash: [u8; 32] = Sha256::digest(relay.unwrap_or_default().as_bytes()).into();
+        Self(hash.first_chunk().copied().unwrap_or_default())
+    }
+
+    fn sizes_key(self) -> Vec<u8> {
+        [&[RELAY_SIZES][..], &self.0].concat()
+    }
+
+    /// The largest share comes first.
+    fn size_key(self, size: u64) -> Vec<u8> {
+        [&[RELAYS_BY_SIZE][..], &(u64::MAX - size).to_be_bytes(), &self.0].concat()
+    }
+
+    fn size(self, store: &dyn Snapshot) -> Result<u64> {
+        let note = store.note(SHELF, &self.sizes_key())?;
+        Ok(note.and_then(|it| Some(u64::from_be_bytes(*it.first_chunk()?))).unwrap_or(0))
+    }
+
+    fn resize(self, txn: &mut dyn Transaction, size: u64) -> Result<()> {
+        let before = self.size(txn)?;
+        txn.remove_note(SHELF, &self.size_key(before))?;
+        if size == 0 {
+            txn.remove_note(SHELF, &self.sizes_key())?;
+            return Ok(());
+        }
+        txn.put_note(SHELF, &self.sizes_key(), &size.to_be_bytes())?;
+        txn.put_note(SHELF, &self.size_key(size), &[])
+    }
+}
 
 /// What is remembered of one event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +87,7 @@ struct Row {
     since: Time,
     /// Whose announcements could change it, of which identifier; `None`: nothing can.
     until: Option<(PubKey, String)>,
+    share: RefusedShare,
 }
 
 /// How many ids are remembered, by what they are ids of.
@@ -118,8 +164,9 @@ impl Clerk<'_> {
         if it.from.source == SourceKind::Direct {
             return Ok(());
         }
+        let share = RefusedShare::of(it.from.relay.as_deref());
         match reason.class() {
-            RefusalClass::Forever => return remember(txn, it.event, None, self.at.wall),
+            RefusalClass::Forever => return remember(txn, it.event, None, share, self.at.wall),
             RefusalClass::UntilKnown => {}
             RefusalClass::Known
             | RefusalClass::Passing
@@ -131,7 +178,7 @@ impl Clerk<'_> {
         match (it.event.kind, it.event.d().parse()) {
             (Kind::ANNOUNCEMENT | Kind::STATE, Ok(identifier)) => {
                 let until = RepoId { owner: it.event.pubkey, identifier };
-                remember(txn, it.event, Some(&until), self.at.wall)
+                remember(txn, it.event, Some(&until), share, self.at.wall)
             }
             // It may be anchored by whatever comes, so it has to be asked for again.
             _ => Ok(()),
@@ -154,7 +201,7 @@ impl Clerk<'_> {
 
 /// Starts with what was remembered under the same rules, or with nothing.
 pub(super) fn tie_to(txn: &mut dyn Transaction, rules: &Rules) -> Result<()> {
-    let print = rules.fingerprint();
+    let print = [&rules.fingerprint()[..], LAYOUT].concat();
     if txn.note(SHELF, &[RULES])?.is_some_and(|known| known == print) {
         return Ok(());
     }
@@ -169,24 +216,36 @@ pub(super) fn remember(
     txn: &mut dyn Transaction,
     event: &Event,
     until: Option<&RepoId>,
+    share: RefusedShare,
     now: Time,
 ) -> Result<()> {
+    // The relay that told of it first keeps it in its share: a flood cannot take over what others told.
+    let known = txn.note(SHELF, &by_id(&event.id))?.map(|note| read::<Row>(&note)).transpose()?;
+    let share = known.map_or(share, |row| row.share);
     forget(txn, &event.id)?;
-    if counts(txn)?.total() >= IDS_MAX
-        && let Some((key, _)) = txn.notes(SHELF, &[BY_AGE], 1)?.pop()
-        && let Some((_, oldest)) = number_and_id(&key)
-    {
-        forget(txn, &oldest)?;
+    if counts(txn)?.total() >= IDS_MAX {
+        forget_oldest_of_largest(txn)?;
     }
     let until = until.map(|repo| (repo.owner, repo.identifier.as_str().to_owned()));
-    let row = Row { created_at: event.created_at, kind: event.kind, since: now, until };
+    let row = Row { created_at: event.created_at, kind: event.kind, since: now, until, share };
     for key in row.orders(&event.id) {
         txn.put_note(SHELF, &key, &[])?;
     }
     txn.put_note(SHELF, &by_id(&event.id), &written(&row)?)?;
+    let size = share.size(txn)?;
+    share.resize(txn, size + 1)?;
     let mut counts = counts(txn)?;
     *counts.of(row.kind) += 1;
     txn.put_note(SHELF, &[COUNTS], &written(&counts)?)
+}
+
+fn forget_oldest_of_largest(txn: &mut dyn Transaction) -> Result<()> {
+    let Some((key, _)) = txn.notes(SHELF, &[RELAYS_BY_SIZE], 1)?.pop() else { return Ok(()) };
+    let Some(share) = key.last_chunk::<16>() else { return Ok(()) };
+    let of_share = [&[BY_RELAY][..], share].concat();
+    let Some((key, _)) = txn.notes(SHELF, &of_share, 1)?.pop() else { return Ok(()) };
+    let Some((_, oldest)) = number_and_id(&key) else { return Ok(()) };
+    forget(txn, &oldest).map(drop)
 }
 
 /// Returns what was forgotten.
@@ -198,6 +257,8 @@ pub(super) fn forget(txn: &mut dyn Transaction, id: &EventId) -> Result<Counts> 
     for key in row.orders(id) {
         txn.remove_note(SHELF, &key)?;
     }
+    let size = row.share.size(txn)?;
+    row.share.resize(txn, size.saturating_sub(1))?;
     let mut counts = counts(txn)?;
     let count = counts.of(row.kind);
     *count = count.saturating_sub(1);
@@ -265,6 +326,7 @@ impl Row {
     fn orders(&self, id: &EventId) -> Vec<Vec<u8>> {
         let mut keys = vec![
             [&[BY_AGE][..], &self.since.0.to_be_bytes(), id.as_bytes()].concat(),
+            [&[BY_RELAY][..], &self.share.0, &self.since.0.to_be_bytes(), id.as_bytes()].concat(),
             [&of_kind(self.kind)[..], &self.created_at.0.to_be_bytes(), id.as_bytes()].concat(),
         ];
         if let Some((author, identifier)) = &self.until {

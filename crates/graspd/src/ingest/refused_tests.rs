@@ -1,7 +1,7 @@
 //! Remembered ids: what they save, what they never replace, and what ends them.
 
 use super::crash_tests::machine::Disk;
-use super::refused::{self, Counts, is_refused, positions};
+use super::refused::{self, Counts, RefusedShare, is_refused, positions};
 use super::second_chance_tests::{Project, THEN, came};
 use super::{SecondChance, inventory, unknown};
 use crate::clock::Clock;
@@ -87,8 +87,8 @@ fn s29_other_rules_or_a_week_make_us_forget() {
     };
     write(&mut |txn| {
         refused::tie_to(txn, &rules).unwrap();
-        refused::remember(txn, &until, Some(&repo), Time(1)).unwrap();
-        refused::remember(txn, &forever, None, Time(1)).unwrap();
+        refused::remember(txn, &until, Some(&repo), RefusedShare::of(None), Time(1)).unwrap();
+        refused::remember(txn, &forever, None, RefusedShare::of(None), Time(1)).unwrap();
     });
     write(&mut |txn| refused::tie_to(txn, &rules).unwrap());
     assert_eq!(remembers(), [true, true], "the same rules");
@@ -106,17 +106,21 @@ fn s29_other_rules_or_a_week_make_us_forget() {
     assert_eq!(kept.len(), 1, "nothing but the rules themselves");
 }
 
+/// An event like any other, with a number for its id.
+fn numbered(template: &Event, number: u64) -> Event {
+    let mut id = [0; 32];
+    id[..8].copy_from_slice(&number.to_be_bytes());
+    Event { id: EventId::from_bytes(id), created_at: Timestamp(number), ..template.clone() }
+}
+
 #[test]
 fn s29_the_set_of_refused_ids_is_bounded_and_the_oldest_go() {
     let store = in_memory(&Options::default()).unwrap();
     let template = Project::new().others_state().event().clone();
-    let numbered = |number: u64| {
-        let mut id = [0; 32];
-        id[..8].copy_from_slice(&number.to_be_bytes());
-        Event { id: EventId::from_bytes(id), created_at: Timestamp(number), ..template.clone() }
-    };
+    let numbered = |number: u64| numbered(&template, number);
+    let share = RefusedShare::of(Some("ws://one"));
     let remember = &mut |txn: &mut dyn Transaction| {
-        (0..100_010).try_for_each(|n| refused::remember(txn, &numbered(n), None, Time(n)))
+        (0..100_010).try_for_each(|n| refused::remember(txn, &numbered(n), None, share, Time(n)))
     };
     store.write(remember).unwrap();
     let snapshot = store.read().unwrap();
@@ -125,4 +129,32 @@ fn s29_the_set_of_refused_ids_is_bounded_and_the_oldest_go() {
     assert!(is_refused(&*snapshot, &numbered(10).id).unwrap());
     let filter = Filter { kinds: Some([Kind::STATE].into()), ..Filter::default() };
     assert_eq!(positions(&*snapshot, &filter).unwrap().len(), 100_000);
+}
+
+#[test]
+fn s47_a_relay_that_floods_pushes_out_only_its_own_refused_ids() {
+    const OTHERS: u64 = 500;
+    let store = in_memory(&Options::default()).unwrap();
+    let template = Project::new().others_state().event().clone();
+    let (small, large) =
+        (RefusedShare::of(Some("ws://small")), RefusedShare::of(Some("ws://large")));
+    let mut flood = |txn: &mut dyn Transaction| {
+        for n in 0..OTHERS {
+            refused::remember(txn, &numbered(&template, n), None, small, Time(n))?;
+        }
+        for n in OTHERS..100_000 + 2 * OTHERS {
+            refused::remember(txn, &numbered(&template, n), None, large, Time(n))?;
+        }
+        // The same events once more, by the relay that floods: they stay where they are.
+        for n in 0..OTHERS {
+            refused::remember(txn, &numbered(&template, n), None, large, Time(200_000 + n))?;
+        }
+        Ok(())
+    };
+    store.write(&mut flood).unwrap();
+    let snapshot = store.read().unwrap();
+    assert_eq!(refused::counts(&*snapshot).unwrap().total(), 100_000);
+    let is_kept = |n: u64| is_refused(&*snapshot, &numbered(&template, n).id).unwrap();
+    assert!((0..OTHERS).all(is_kept), "what is remembered of the other relay is untouched");
+    assert!(!(OTHERS..3 * OTHERS).any(is_kept) && is_kept(3 * OTHERS), "its own oldest went");
 }

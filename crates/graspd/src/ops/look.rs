@@ -268,6 +268,7 @@ fn is_told_apart(code: &str) -> bool {
         ProblemKind::RelayUnreachable,
         ProblemKind::RelayBanned,
         ProblemKind::RelayPaused,
+        ProblemKind::RelayRefused,
         ProblemKind::MirrorLacks,
         ProblemKind::WeLack,
         ProblemKind::FetchStuck,

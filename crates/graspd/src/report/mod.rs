@@ -4,6 +4,7 @@
 mod ask;
 mod held;
 mod offline;
+mod problem_advice;
 mod problem_list;
 pub(crate) mod problems;
 mod relays;

@@ -117,6 +117,9 @@ impl Sight<'_> {
                 Problem::RelayUnreachable { relay, since, failures, next_try }
             }
             RelayTrouble::Banned { until } => Problem::RelayBanned { relay, until },
+            RelayTrouble::RefusedEvents { bytes, until } => {
+                Problem::RelayRefused { relay, bytes, until }
+            }
             RelayTrouble::Paused { until } => Problem::RelayPaused { relay, until },
         }
     }

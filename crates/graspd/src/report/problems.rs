@@ -66,6 +66,12 @@ pub enum Problem {
         relay: String,
         until: Time,
     },
+    /// It sent more events that are refused here than it may in a day (S-47).
+    RelayRefused {
+        relay: String,
+        bytes: u64,
+        until: Time,
+    },
     /// Another server lacks what is served here.
     MirrorLacks(Lack),
     /// Another server has what is missing here.
@@ -108,6 +114,7 @@ pub enum ProblemKind {
     RelayUnreachable,
     RelayBanned,
     RelayPaused,
+    RelayRefused,
     MirrorLacks,
     WeLack,
     FetchStuck,
@@ -159,6 +166,7 @@ impl ProblemKind {
             Self::RelayUnreachable,
             Self::RelayBanned,
             Self::RelayPaused,
+            Self::RelayRefused,
             Self::MirrorLacks,
             Self::WeLack,
             Self::FetchStuck,
@@ -180,6 +188,7 @@ impl ProblemKind {
             Self::RelayUnreachable => "relay-unreachable",
             Self::RelayBanned => "relay-banned",
             Self::RelayPaused => "relay-paused",
+            Self::RelayRefused => "relay-refused-events",
             Self::MirrorLacks => "mirror-lacks",
             Self::WeLack => "we-lack",
             Self::FetchStuck => "fetch-stuck",
@@ -229,6 +238,7 @@ impl ProblemKind {
             Self::RelayBanned | Self::RelayPaused => {
                 "nothing is heard from it and nothing compared"
             }
+            Self::RelayRefused => "new repositories that are announced only there are not heard of",
             Self::MirrorLacks => "people who use that server do not see everything",
             Self::WeLack => "people who use this server do not see everything",
             Self::FetchStuck => "a signed state or a pull request is not served until it is here",
@@ -251,6 +261,7 @@ impl Problem {
             Self::RelayUnreachable { .. } => ProblemKind::RelayUnreachable,
             Self::RelayBanned { .. } => ProblemKind::RelayBanned,
             Self::RelayPaused { .. } => ProblemKind::RelayPaused,
+            Self::RelayRefused { .. } => ProblemKind::RelayRefused,
             Self::MirrorLacks(_) => ProblemKind::MirrorLacks,
             Self::WeLack(_) => ProblemKind::WeLack,
             Self::FetchStuck { .. } => ProblemKind::FetchStuck,
@@ -293,6 +304,7 @@ impl Problem {
             Self::RelayDead { relay, .. }
             | Self::RelayUnreachable { relay, .. }
             | Self::RelayBanned { relay, .. }
+            | Self::RelayRefused { relay, .. }
             | Self::RelayPaused { relay, .. } => relay.clone(),
             Self::MirrorLacks(lack) | Self::WeLack(lack) => lack.server.clone(),
             Self::FetchStuck { repo, .. } => short_repo(repo),
@@ -352,6 +364,12 @@ impl Problem {
                 "relay {relay} refuses our requests and is left alone until {}",
                 clock(*until, now)
             ),
+            Self::RelayRefused { relay, bytes, until } => format!(
+                "relay {relay} sent {} of events that are refused here; it is asked only for known \
+                 repositories until {}",
+                super::text::bytes(*bytes),
+                clock(*until, now)
+            ),
             Self::MirrorLacks(lack) => format!("mirror {}", lack.told()),
             Self::WeLack(lack) => format!("this server lacks something: {}", lack.told()),
             Self::FetchStuck { repo, attempts, asked } => format!(
@@ -380,71 +398,6 @@ impl Problem {
                 super::place(repo)
             ),
             other => other.kind().fix().into(),
-        }
-    }
-}
-
-impl ProblemKind {
-    const fn fix(self) -> &'static str {
-        match self {
-            Self::NotReady => "see the log of the server",
-            Self::DiskLow => "free some space, or set NGIT_GIT_MIN_FREE_BYTES to less",
-            Self::ClockStep => {
-                "check that it is right now and that a time service (NTP) keeps it so; this goes away \
-                 an hour after the step"
-            }
-            Self::StoreNearlyFull => {
-                "raise NGIT_RELAY_DISK_BUDGET_BYTES before it refuses events, or delete events"
-            }
-            Self::TableFull(FullTable::Held) => {
-                "see `graspd purgatory` for what waits; raise NGIT_RELAY_MAX_HELD_EVENTS and \
-                 NGIT_RELAY_MAX_HELD_BYTES if it is wanted"
-            }
-            Self::TableFull(FullTable::Aside) => {
-                "raise NGIT_RELAY_MAX_ASIDE_EVENTS and NGIT_RELAY_MAX_ASIDE_BYTES if it stays full"
-            }
-            Self::TableFull(FullTable::FetchQueue) => {
-                "see `graspd purgatory` for what waits; raise NGIT_SYNC_HUNTS_MAX if it is wanted"
-            }
-            Self::TableFull(FullTable::Ledger) => {
-                "blacklist owners whose repositories name many invented mirrors"
-            }
-            Self::TableFull(FullTable::Proposals) => {
-                "ask the owners to close pull requests; the refusal told its sender which limit it met"
-            }
-            Self::TableFull(FullTable::GraspLists | FullTable::Deletions) => {
-                "look in the log for addresses that send many of them"
-            }
-            Self::TableFull(FullTable::GitSlots) => {
-                "raise NGIT_GIT_MAX_UPLOADS and NGIT_GIT_MAX_PUSHES if this machine has cores to spare"
-            }
-            Self::TableFull(FullTable::Connections) => {
-                "raise NGIT_MAX_CONNECTIONS and the limit of file descriptors; lower \
-                 NGIT_MAX_CONNECTIONS_PER_IP if few addresses hold most of them"
-            }
-            Self::NoRelayConnected => {
-                "see `graspd relays` for the reason of each, and run `graspd doctor` for this machine"
-            }
-            Self::RelayDead | Self::RelayUnreachable => {
-                "ask its operator, or ask the owners to drop it from their announcements; \
-                 `graspd sync now <its URL>` tries it at once"
-            }
-            Self::RelayBanned => {
-                "ask the owners to drop it from their announcements; the log of the server says why"
-            }
-            Self::RelayPaused => "ask its operator to allow this server; `graspd relays` says more",
-            Self::MirrorLacks => {
-                "check that this server is reachable from there and that the mirror syncs; \
-                 `graspd explain` names every repository"
-            }
-            Self::WeLack => {
-                "it is fetched again by itself; if it stays, `graspd explain` says what is in the way"
-            }
-            Self::FetchStuck => "`graspd explain` names every repository",
-            Self::SlotsFull => {
-                "slow fetches end by themselves; if it stays, raise NGIT_SYNC_FETCHES_MAX or \
-                 blacklist those who name many slow hosts"
-            }
         }
     }
 }

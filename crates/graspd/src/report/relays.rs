@@ -1,13 +1,13 @@
 //! The relays we follow, by address: how reliable each is, what it covers, and why nothing happens
 //! when nothing happens.
 
-use super::shapes::{Relay, Relays};
+use super::shapes::{Relay, RelayRefusals, Relays};
 use super::sight::Sight;
 use super::{Page, words};
 use crate::ledger;
 use crate::sync::Watch;
 use grasp_core::Time;
-use grasp_engine::{Health, RelayView};
+use grasp_engine::{Health, RefusedBudget, RelayView};
 use grasp_store::{Result, Snapshot};
 
 impl Sight<'_> {
@@ -57,6 +57,7 @@ impl Sight<'_> {
             gaps: chronicle.counts.gaps,
             gaps_sustained: chronicle.counts.gaps_sustained,
             events_received: chronicle.counts.events,
+            refused: refusals(&view.budget, now),
             repositories: view.repositories,
             roots: view.roots,
             confirmed: view.confirmed,
@@ -69,6 +70,17 @@ impl Sight<'_> {
             ledger,
             timeline: chronicle.timeline(now),
         })
+    }
+}
+
+fn refusals(budget: &RefusedBudget, now: Time) -> RelayRefusals {
+    RelayRefusals {
+        accepted: budget.accepted,
+        received: budget.received(),
+        refused: budget.refused,
+        refused_bytes: if now < budget.day_ends() { budget.refused_bytes } else { 0 },
+        refused_bytes_max: budget.bytes_max(),
+        by_name: budget.by_name,
     }
 }
 
@@ -97,6 +109,7 @@ mod tests {
             bootstrap: false,
             health,
             account: grasp_engine::Account::default(),
+            budget: RefusedBudget::default(),
             repositories: 1,
             roots: 0,
             missing: 0,

@@ -120,6 +120,9 @@ pub struct Relay {
     pub gaps: u64,
     pub gaps_sustained: u64,
     pub events_received: u64,
+    /// What came of its events (S-47).
+    #[serde(default)]
+    pub refused: RelayRefusals,
     pub repositories: usize,
     pub roots: usize,
     /// Groups of up to a hundred questions, by how far they have come.
@@ -135,6 +138,19 @@ pub struct Relay {
     pub timeline: Vec<Slot>,
     /// One sentence.
     pub explain: String,
+}
+
+/// Events of one relay that are refused here, and what it may send of them in a day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RelayRefusals {
+    pub accepted: u64,
+    pub received: u64,
+    pub refused: u64,
+    /// In the current day of its budget, and how many of them a day may bring.
+    pub refused_bytes: u64,
+    pub refused_bytes_max: u64,
+    /// It is asked for announcements and states by the names of our repositories only.
+    pub by_name: bool,
 }
 
 /// A quarter of an hour of one relay.

@@ -43,6 +43,11 @@ pub(super) fn relay(view: &RelayView, identity: &Identity, now: Time) -> String 
         let others = view.shares_address_with;
         sentence += &format!("; takes turns with {others} other relays at its network address");
     }
+    if view.budget.by_name {
+        let (refused, received) = (view.budget.refused, view.budget.received());
+        sentence += &format!("; {refused} of its {received} events were refused");
+        sentence += ", so it is asked only for known repositories";
+    }
     sentence += &match &view.waits {
         None => String::new(),
         Some(Wait::Ourselves) => "; this very server under another name".to_owned(),

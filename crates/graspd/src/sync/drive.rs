@@ -239,6 +239,7 @@ impl Driver {
         while let Some(action) = self.engine.poll_action() {
             self.hands.carry_out(action, &self.engine, now);
         }
+        self.hands.tell_decided();
         // Counting takes a look at every relay, so not after every word.
         if now >= self.counted_at.plus(COUNT_EVERY) {
             self.counted_at = now;

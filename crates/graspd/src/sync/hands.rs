@@ -27,6 +27,8 @@ pub(super) struct Hands {
     /// Relays that cannot be compared with, for these repositories.
     doubts: Vec<(RelayUrl, Vec<RepoId>, Doubt)>,
     write_at: Option<Time>,
+    /// Refused bytes about which the engine decided and whose links do not know it yet.
+    decided: Vec<(RelayUrl, u64)>,
 }
 
 /// A running link. The engine's ledger bounds what is ordered of it.
@@ -53,6 +55,7 @@ impl Hands {
             forgotten: BTreeSet::new(),
             doubts: Vec::new(),
             write_at: None,
+            decided: Vec::new(),
         }
     }
 
@@ -85,7 +88,17 @@ impl Hands {
             Input::Ended { relay, end: grasp_engine::End::Closed(text), .. } => {
                 metrics.refused(relay, Refusal::of(text).name());
             }
+            Input::Judged { relay, judged } if judged.refused_bytes > 0 => {
+                self.decided.push((relay.clone(), judged.refused_bytes));
+            }
             _ => {}
+        }
+    }
+
+    /// After all actions were carried out.
+    pub(super) fn tell_decided(&mut self) {
+        for (relay, bytes) in std::mem::take(&mut self.decided) {
+            self.order(&relay, Order::RefusedDecided { bytes });
         }
     }
 
@@ -249,6 +262,7 @@ fn relay_of(input: &Input) -> Option<&RelayUrl> {
         | Input::Listening { relay, .. }
         | Input::Ended { relay, .. }
         | Input::NoRoom { relay, .. }
+        | Input::Judged { relay, .. }
         | Input::Notice { relay, .. }
         | Input::Authenticated { relay, .. } => Some(relay),
         Input::Announced { .. }

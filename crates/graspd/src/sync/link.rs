@@ -3,6 +3,7 @@
 //! nothing more is read from it. What it says is believed only about subscriptions we opened.
 
 mod hear;
+mod judge;
 mod say;
 mod settle;
 
@@ -19,7 +20,7 @@ use crate::outbound::{DialError, Dialled, Stream};
 use futures_util::StreamExt;
 use futures_util::stream::SplitStream;
 use grasp_core::{RelayUrl, Time};
-use grasp_engine::{Errand, Input, Loss, Peer, Reception, Sub};
+use grasp_engine::{Errand, Input, JudgedEvents, Loss, Peer, Reception, Sub};
 use say::Auth;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -100,6 +101,8 @@ async fn talk(
         heard_at: now,
         pinged: false,
         unreadable: 0,
+        judged: JudgedEvents::default(),
+        undecided_bytes: 0,
         useless_bytes: 0,
         useless_since: now,
     };
@@ -172,6 +175,9 @@ struct Link<'a> {
     heard_at: Time,
     pinged: bool,
     unreadable: u32,
+    /// What came of its events, until the engine is told.
+    judged: JudgedEvents,
+    undecided_bytes: u64,
     useless_bytes: usize,
     useless_since: Time,
 }
@@ -180,7 +186,9 @@ type Step = Result<(), Loss>;
 
 impl Link<'_> {
     fn may_read(&self) -> bool {
-        self.on_their_way < ON_THEIR_WAY_MAX && self.bytes_on_their_way < BYTES_ON_THEIR_WAY_MAX
+        self.on_their_way < ON_THEIR_WAY_MAX
+            && self.bytes_on_their_way < BYTES_ON_THEIR_WAY_MAX
+            && self.is_decided()
     }
 
     fn next_deadline(&self) -> Time {

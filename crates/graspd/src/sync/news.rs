@@ -54,6 +54,11 @@ pub fn log_line(news: &News, now: Time) -> LogLine {
                 false => LogLine::ComparisonFailed { relay, why },
             }
         }
+        News::AskedByName { budget, .. } => {
+            let (received, refused) = (budget.received(), budget.refused);
+            let refused_bytes = budget.refused_bytes;
+            LogLine::AskedByName { relay, received, refused, refused_bytes }
+        }
         News::Cooling { until, .. } => LogLine::RelayCooling { relay, secs: secs(until) },
         News::Paused { why, until, .. } => {
             let (why, secs) = (shown(why, WORDS_MAX), secs(until));

@@ -61,11 +61,20 @@ impl RelaysPage<'_> {
             0 => "nothing yet".to_owned(),
             groups => format!("{} of {groups} groups confirmed", relay.confirmed),
         };
+        let refused = match relay.refused.by_name {
+            false => words::count(relay.refused.refused),
+            true => format!(
+                "{} of {}; asked only for known repositories",
+                words::count(relay.refused.refused),
+                words::count(relay.refused.received)
+            ),
+        };
         vec![
             ("Uptime", uptime),
             ("Coverage", coverage),
             ("Gaps", gaps),
             ("Events received", words::count(relay.events_received)),
+            ("Events refused", refused),
             ("Repositories", words::count(relay.repositories)),
             ("Asked for", asked),
             ("Attempts", attempts),

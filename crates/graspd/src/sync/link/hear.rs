@@ -1,7 +1,7 @@
 //! What a relay says to us, and what of it we take.
 
 use super::{Link, Step, name, number};
-use crate::sync::offer::{Way, offer};
+use crate::sync::offer::{Fate, Way, offer};
 use grasp_core::Event;
 use grasp_core::policy::{Origin, RefusalClass, precheck};
 use grasp_engine::{End, Hint, Input, Intake, Loss, Purpose, Sub, end_of_neg_err};
@@ -148,6 +148,7 @@ impl Link<'_> {
                     let reason = judged.err().map_or_else(too_large, |it| it.to_string());
                     self.log(&self.rejected(event.id, event.kind, reason));
                     self.turned_away.add(event.id, now);
+                    self.count_judged(Fate::Refused, bytes).await;
                     return self.settled(sub, past, now).await;
                 }
                 let source = self.source(sub, past);

@@ -34,6 +34,11 @@ pub(in crate::sync) enum Order {
     /// What comparisons showed of these may be written down.
     Stands(Vec<RepoId>),
     Close(Sub),
+    /// The engine decided about all refused events of which it was told; orders before this one follow
+    /// from that.
+    RefusedDecided {
+        bytes: u64,
+    },
     Authenticate,
 }
 
@@ -92,6 +97,10 @@ impl Link<'_> {
             Order::Close(sub) => {
                 self.reception.closes(sub);
                 self.close(sub)
+            }
+            Order::RefusedDecided { bytes } => {
+                self.undecided_bytes = self.undecided_bytes.saturating_sub(bytes);
+                Ok(())
             }
             Order::Authenticate => match self.auth.challenge.take() {
                 Some(challenge) => self.authenticate(&challenge),

@@ -22,6 +22,7 @@ impl Link<'_> {
         if verdict.fate == Fate::Refused {
             self.log(&self.rejected(verdict.id, verdict.kind, verdict.refusal.clone()));
         }
+        self.count_judged(verdict.fate, verdict.bytes).await;
         match verdict.fate {
             Fate::New => {
                 self.stored(verdict);
@@ -175,6 +176,7 @@ impl Link<'_> {
     }
 
     pub(super) async fn report(&mut self, sub: Sub, report: Report) {
+        self.tell_judged().await;
         let relay = self.line.relay.clone();
         let input = match report {
             Report::Listening(page) => Input::Listening { relay, sub, page },

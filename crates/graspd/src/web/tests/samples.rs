@@ -59,6 +59,7 @@ pub(super) fn relay(text: &str) -> Relay {
         next_try: Some(NOW),
         last_alive: Some(NOW),
         uptime_percent: Some(99.5),
+        refused: RelayRefusals::default(),
         attempts: 3,
         attempts_failed: 1,
         gaps: 1,
