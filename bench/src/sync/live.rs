@@ -5,7 +5,7 @@ use super::Run;
 use super::listening::Ledger;
 use super::paced::Publishers;
 use super::plan::Live;
-use super::proxy::{Proxy, quiet};
+use super::proxy::{Proxy, mega, quiet};
 use super::shared::{Host, Shared};
 use crate::events::{comment, issue, on_all_cores};
 use crate::report::Row;
@@ -229,25 +229,31 @@ impl Net {
         for host in others.iter() {
             host.has(expected, plan.pauses.patience).await?;
         }
-        let doors: Vec<&Proxy> =
-            others.iter().map(|host| &host.door).chain([&self.strict_door]).collect();
+        let peers: Vec<&Proxy> = others.iter().map(|host| &host.door).collect();
+        let doors: Vec<&Proxy> = peers.iter().copied().chain([&self.strict_door]).collect();
         doors.iter().for_each(|door| door.count_anew());
         let started = Instant::now();
         killed.returns().await;
         killed.has(expected, plan.pauses.patience).await?;
         let took = started.elapsed();
-        let received = quiet(&doors, &plan.pauses).await?;
+        quiet(&doors, &plan.pauses).await?;
+        let from_peers = mega(peers.iter().map(|door| door.bytes()).sum())?;
+        let from_strict = mega(self.strict_door.bytes())?;
         ensure!(killed.events().await? == expected, "more came than anybody published");
 
         self.recent.extend(missed);
         let recent = bytes(&self.recent);
         let on_strict = bytes(self.recent.iter().filter(|event| self.strict.holds(&event.id)));
-        let overlap = 2.0 * recent + on_strict;
         run.report.add(Row::new("kill -9 and restart, complete after", took.as_secs_f64(), "s"));
         run.report.add(
-            Row::new("kill -9 and restart, received", received, "MB")
-                .beside("15 minutes of all relays", overlap / 1e6)
-                .at_most_share(1.5),
+            Row::new("kill -9 and restart, received from peers with NIP-77", from_peers, "MB")
+                .beside("15 minutes of both peers", 2.0 * recent / 1e6)
+                .at_most(2.0),
+        );
+        run.report.add(
+            Row::new("kill -9 and restart, received from the relay without", from_strict, "MB")
+                .beside("15 minutes of this relay", on_strict / 1e6)
+                .at_most_share(1.2),
         );
         let all = recent + bytes(&self.past);
         run.report.note(format!(

@@ -195,7 +195,8 @@ impl Relay {
         true
     }
 
-    /// Pages of what happened while we were away.
+    /// Asks for what happened while we were away. Most of the window is known, so a relay with NIP-77
+    /// compares it instead of sending it again (S-52).
     pub(crate) fn catch_up(&mut self, asks: Vec<Ask>, haste: Haste, around: &mut Around<'_>) {
         let mut groups: Vec<u32> = asks.iter().map(|ask| ask.part.group).collect();
         groups.sort_unstable();
@@ -208,12 +209,11 @@ impl Relay {
                 group.behind.asked(haste == Haste::Now, around.now);
             }
         }
-        // What has to start again by itself is mostly known: ids are enough to find the rest.
-        let compares = haste == Haste::Now && self.compares(around);
-        let (alone, asks): (Vec<Ask>, Vec<Ask>) =
-            asks.into_iter().partition(|ask| ask.alone && compares);
-        let mut questions = self.packed(asks, around);
-        questions.extend(alone.iter().map(|ask| self.comparison(ask.part, ask.since, around)));
+        let questions = if haste == Haste::Now && self.compares(around) {
+            asks.iter().map(|ask| self.comparison(ask.part, ask.since, around)).collect()
+        } else {
+            self.packed(asks, around)
+        };
         self.add_batch(batch, questions);
         if let Some(session) = self.session_mut()
             && haste == Haste::InTurn

@@ -24,6 +24,7 @@ mod stories {
     mod probing;
     mod promises;
     mod reception;
+    mod reconnect;
     mod record;
     mod refusals;
     mod refused;

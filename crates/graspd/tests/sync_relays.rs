@@ -37,6 +37,25 @@ async fn s19_a_strict_relay_without_nip77_delivers_history_beyond_one_page() {
 }
 
 #[tokio::test]
+async fn s52_a_quick_reconnect_brings_what_was_missed_and_nothing_that_is_here() {
+    let peer = ChaosRelay::start(Behaviour::honest()).await;
+    let issues: Vec<VerifiedEvent> =
+        (0..200).map(|n| acme().issue(&alice(), now() - n, &n.to_string())).collect();
+    issues.iter().for_each(|issue| peer.publishes(issue));
+    let follower = Follower::of(&[peer.url()]).await;
+    follower.has(&issues.iter().collect::<Vec<_>>()).await;
+    peer.becomes(Behaviour { door: Door::Refuses, ..Behaviour::honest() });
+    peer.drops_everyone();
+    let missed = acme().issue(&alice(), now(), "published while the link was down");
+    peer.publishes(&missed);
+    let before = peer.seen().events_sent;
+    peer.becomes(Behaviour::honest());
+    follower.has(&[&missed]).await;
+    let resent = peer.seen().events_sent - before;
+    assert!(resent < 20, "{resent} events came for one that was missed");
+}
+
+#[tokio::test]
 async fn s26_bad_relays_do_not_stop_an_honest_one_and_no_forgery_is_stored() {
     let (honest, forging) = (relay(Answers::Honest).await, relay(Answers::Forged).await);
     let others = [

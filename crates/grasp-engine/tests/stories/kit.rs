@@ -27,6 +27,11 @@ pub(super) fn allowing(subscriptions: u32) -> Peer {
     Peer { subscriptions_max: Some(subscriptions), ..Peer::default() }
 }
 
+/// A relay that says in NIP-11 that it does not speak NIP-77.
+pub(super) fn without_nip77() -> Peer {
+    Peer { nip77: Some(false), ..Peer::default() }
+}
+
 /// Served repositories, each on one relay, told as the past of a server that starts.
 pub(super) fn following(settings: Settings, repos: &[String], on: &str) -> Bench {
     let mut net = Bench::new(settings);

@@ -2,7 +2,7 @@
 
 use super::kit::*;
 use grasp_core::{Filter, Time, Timestamp};
-use grasp_engine::{End, Health, News};
+use grasp_engine::{End, Health, News, Peer};
 use grasp_testkit::world::names::relay;
 use grasp_testkit::world::{Bench, empty_page, full_page};
 use std::time::Duration;
@@ -124,7 +124,7 @@ fn s13_what_is_new_is_asked_for_in_full_after_a_short_absence() {
 #[test]
 fn s13_more_than_a_page_while_away_is_read_to_its_end() {
     let (mut net, lost_at) = away(60_000);
-    net.connect("one");
+    net.connect_with("one", without_nip77());
     history(&mut net, "one");
     let since = Some(Timestamp(lost_at.timestamp().0 - RESUME_SECS));
     let oldest = Timestamp(lost_at.timestamp().0 + 10);
@@ -291,12 +291,13 @@ fn s14_nothing_is_cleared_on_reconnect() {
 fn s13_a_repository_is_current_only_when_all_its_catching_up_is_done() {
     // Its three filters are in two subscriptions, and there is more than a page behind each.
     let mut net = following(tiny_filters(), &named(4), "one");
-    net.connect_with("one", allowing(500));
+    let peer = Peer { subscriptions_max: Some(500), ..without_nip77() };
+    net.connect_with("one", peer.clone());
     net.settle("one");
     let lost_at = net.now;
     net.fails("one");
     net.elapse(10 * MINUTE);
-    net.connect_with("one", allowing(500));
+    net.connect_with("one", peer.clone());
     history(&mut net, "one");
     for (sub, filters) in net.listens("one") {
         let oldest = Timestamp(net.now.timestamp().0 - 300);
@@ -311,7 +312,7 @@ fn s13_a_repository_is_current_only_when_all_its_catching_up_is_done() {
     net.elapse(10 * MINUTE);
     net.fails("one");
     net.elapse(MINUTE);
-    net.connect_with("one", allowing(500));
+    net.connect_with("one", peer);
     let live = net.live_filters("one");
     let of_repo3 = live.iter().filter(|it| about(std::slice::from_ref(it), "repo3"));
     for filter in of_repo3 {

@@ -301,7 +301,7 @@ fn s19_no_page_is_asked_for_before_the_moment_it_should_start_from() {
     let mut net = settled(&[("one", "acme")]);
     history(&mut net, "one");
     net.fails("one");
-    net.connect("one");
+    net.connect_with("one", without_nip77());
     let (sub, filters) = net.listens("one")[0].clone();
     net.listening("one", sub, empty_page(filters.len()));
     let asked = request(&mut net, "one");

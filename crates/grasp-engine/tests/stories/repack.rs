@@ -2,13 +2,17 @@
 
 use super::kit::*;
 use grasp_core::{Filter, Timestamp};
-use grasp_engine::{End, Page, Settings, Sub};
+use grasp_engine::{End, Page, Peer, Settings, Sub};
 use grasp_testkit::world::{Bench, empty_page, full_page};
 
 /// One repository and so many roots that came one by one, each a group of three filters.
 fn grown(roots: u64) -> Bench {
+    grown_on(roots, allowing(500))
+}
+
+fn grown_on(roots: u64, peer: Peer) -> Bench {
     let mut net = Bench::tracking([("one", "acme")]);
-    net.connect_with("one", allowing(500));
+    net.connect_with("one", peer);
     net.settle("one");
     for n in 1..=roots {
         adds(&mut net, n);
@@ -115,7 +119,8 @@ fn s10_a_batch_that_fails_does_not_hold_it_up() {
 
 #[test]
 fn s10_what_was_published_during_the_swap_comes_even_if_it_is_more_than_a_page() {
-    let mut net = grown(21);
+    let peer = Peer { subscriptions_max: Some(500), ..without_nip77() };
+    let mut net = grown_on(21, peer);
     let told: Vec<Sub> = net.listens("one").into_iter().map(|it| it.0).collect();
     adds(&mut net, 22);
     history(&mut net, "one");
